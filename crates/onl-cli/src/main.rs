@@ -1,0 +1,3 @@
+//! The onl command.
+
+fn main() {}

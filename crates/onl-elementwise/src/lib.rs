@@ -1,0 +1,1 @@
+//! Unary, binary and ternary elementwise kernels with broadcasting.

@@ -1,0 +1,1 @@
+//! Inventory and verification of kernel paths.

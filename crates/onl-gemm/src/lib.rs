@@ -1,0 +1,1 @@
+//! Packed, blocked, vectorized matrix products.

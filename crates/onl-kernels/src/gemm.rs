@@ -1,0 +1,8 @@
+//! Adapters of the gemm family.
+
+use crate::KernelEntry;
+
+/// Kernels of the family.
+pub(crate) fn entries() -> Vec<KernelEntry> {
+    Vec::new()
+}

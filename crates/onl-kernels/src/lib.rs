@@ -1,0 +1,27 @@
+//! The kernel table, and the adapters and families behind it.
+//!
+//! A [`KernelEntry`] is plain data: which operator, versions and element types it serves, how a node becomes a
+//! [`PreparedKernel`], how output types follow from input types, and how far the path is covered by tuning. The
+//! [`KernelTable`] drives dispatch, inventory, schemas, calibration, conformance and benches.
+
+mod elementwise;
+mod error;
+mod example;
+mod gemm;
+pub mod infer;
+mod io;
+mod movement;
+mod prepare;
+mod reduce;
+mod shape;
+mod table;
+
+pub use error::{KernelError, PrepareError};
+pub use example::{Example, ExampleInput};
+pub use infer::{InferContext, InferError};
+pub use io::{KernelIo, OutputSlot};
+pub use prepare::{NoSubgraphs, PrepareContext, PreparedKernel, PreparedSubgraph, SubgraphRunner};
+pub use table::{
+    Coverage, KernelEntry, KernelTable, LookupError, SearchContext, SerialCategory,
+    ShapeDependence, TypeSource,
+};

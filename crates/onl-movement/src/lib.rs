@@ -1,0 +1,1 @@
+//! Kernels that move data: transpose, concat, slice, gather, expand, cast.

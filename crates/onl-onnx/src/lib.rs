@@ -1,0 +1,1 @@
+//! ONNX protobuf, external data, npy and TensorProto files.

@@ -1,0 +1,1 @@
+//! Graph optimization, memory planning and the runtime session.

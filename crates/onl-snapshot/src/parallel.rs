@@ -1,0 +1,70 @@
+use crate::{Parameter, ParameterKind, ParameterRow, Schema, TunedConfig};
+
+/// Parameters of a kernel whose only choice is how it is divided among lanes. Sizes count elements of work.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ParallelConfig {
+    /// Fewest elements that are divided.
+    pub minimum_elements: usize,
+    /// Elements per chunk.
+    pub grain_elements: usize,
+    /// Most lanes; 0 leaves it to the session.
+    pub maximum_participants: usize,
+}
+
+/// Name of the threshold parameter of [`ParallelConfig`].
+pub const MINIMUM_ELEMENTS: &str = "parallel.minimum_elements";
+/// Name of the grain parameter of [`ParallelConfig`].
+pub const GRAIN_ELEMENTS: &str = "parallel.grain_elements";
+/// Name of the limit parameter of [`ParallelConfig`].
+pub const MAXIMUM_PARTICIPANTS: &str = "parallel.maximum_participants";
+
+static SCHEMA: Schema = Schema {
+    parameters: &[
+        Parameter {
+            name: MINIMUM_ELEMENTS,
+            kind: ParameterKind::Integer {
+                default: 32_768,
+                minimum: 1,
+                maximum: i64::MAX,
+            },
+            unit: "elements",
+            meaning: "Problems with fewer elements run on the caller alone; the largest integer means never divide.",
+        },
+        Parameter {
+            name: GRAIN_ELEMENTS,
+            kind: ParameterKind::Integer {
+                default: 16_384,
+                minimum: 256,
+                maximum: 1 << 40,
+            },
+            unit: "elements",
+            meaning: "Elements that one claim of a lane covers.",
+        },
+        Parameter {
+            name: MAXIMUM_PARTICIPANTS,
+            kind: ParameterKind::Integer {
+                default: 0,
+                minimum: 0,
+                maximum: 4_096,
+            },
+            unit: "lanes",
+            meaning: "Most lanes that take part; 0 is the session's limit.",
+        },
+    ],
+    check: |_| Ok(()),
+};
+
+impl TunedConfig for ParallelConfig {
+    fn schema() -> &'static Schema {
+        &SCHEMA
+    }
+
+    fn from_row(row: &ParameterRow) -> Self {
+        let size = |name| usize::try_from(row.integer(name)).unwrap_or(usize::MAX);
+        ParallelConfig {
+            minimum_elements: size(MINIMUM_ELEMENTS),
+            grain_elements: size(GRAIN_ELEMENTS),
+            maximum_participants: size(MAXIMUM_PARTICIPANTS),
+        }
+    }
+}

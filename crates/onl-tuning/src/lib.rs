@@ -1,0 +1,1 @@
+//! Tuning registry, resolution, calibration, profile cache and evidence.

@@ -1,0 +1,1 @@
+//! ONNX models on CPUs, tuned from measured evidence.

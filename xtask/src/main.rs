@@ -1,0 +1,3 @@
+//! Development tasks of the workspace.
+
+fn main() {}
