@@ -1,11 +1,14 @@
 use crate::KernelError;
-use onl_tensor::{Element, ElementType, Shape, Tensor, TensorView, TensorViewMut, Value};
+use onl_tensor::{
+    AlignedBuffer, Element, ElementType, Shape, Tensor, TensorView, TensorViewMut, Value,
+    byte_length,
+};
 use smallvec::SmallVec;
 
 /// Place of one output while a kernel runs.
 #[derive(Debug, Default)]
-pub enum OutputSlot<'a> {
-    /// The node does not want this output; asking for it gives scratch memory.
+pub enum OutputSlot {
+    /// No memory is planned, or the node does not want this output: asking for it allocates.
     #[default]
     Unplanned,
     /// Planned memory for exactly this type and shape.
@@ -13,30 +16,80 @@ pub enum OutputSlot<'a> {
         /// Element type of the plan.
         element_type: ElementType,
         /// Shape of the plan.
-        dims: &'a [usize],
-        /// Memory, of exactly the planned size.
-        bytes: &'a mut [u8],
-        /// Whether the kernel wrote here; otherwise the kernel chose another shape, alias or value.
+        shape: Shape,
+        /// Memory, of at least the planned size.
+        buffer: AlignedBuffer,
+        /// Whether the kernel wrote here; otherwise it gave no output.
         used: bool,
     },
     /// Memory of the output's own, allocated because there was no plan or the plan did not fit.
-    Allocated(Tensor),
+    Allocated {
+        /// The output.
+        tensor: Tensor,
+        /// The planned memory that did not fit, to be given back.
+        planned: Option<AlignedBuffer>,
+    },
     /// The output has the elements of an input under another shape.
     Alias {
         /// Index of the input.
         input: usize,
         /// Shape of the output.
         shape: Shape,
+        /// The planned memory that was not needed, to be given back.
+        planned: Option<AlignedBuffer>,
     },
     /// A value that is not a tensor.
     Value(Value),
+}
+
+impl OutputSlot {
+    fn take_planned(&mut self) -> Option<AlignedBuffer> {
+        match std::mem::take(self) {
+            OutputSlot::Planned { buffer, .. } => Some(buffer),
+            OutputSlot::Allocated { planned, .. } | OutputSlot::Alias { planned, .. } => planned,
+            OutputSlot::Unplanned | OutputSlot::Value(_) => None,
+        }
+    }
+
+    fn open(
+        &mut self,
+        element_type: ElementType,
+        dims: &[usize],
+    ) -> Result<TensorViewMut<'_>, KernelError> {
+        let fits = matches!(
+            self,
+            OutputSlot::Planned { element_type: t, shape, .. } if *t == element_type && shape.dims() == dims
+        );
+        if !fits {
+            let planned = self.take_planned();
+            *self = OutputSlot::Allocated {
+                tensor: Tensor::zeros(element_type, dims)?,
+                planned,
+            };
+        }
+        match self {
+            OutputSlot::Planned {
+                element_type,
+                shape,
+                buffer,
+                used,
+            } => {
+                *used = true;
+                let length = byte_length(*element_type, shape)?;
+                let bytes = &mut buffer.as_bytes_mut()[..length];
+                Ok(TensorViewMut::from_bytes(*element_type, shape, bytes)?)
+            }
+            OutputSlot::Allocated { tensor, .. } => Ok(tensor.view_mut()?),
+            _ => unreachable!("slot was replaced above"),
+        }
+    }
 }
 
 /// What a kernel reads and writes in one run.
 pub struct KernelIo<'a> {
     inputs: &'a [Option<TensorView<'a>>],
     values: &'a [Option<&'a Value>],
-    outputs: &'a mut [OutputSlot<'a>],
+    outputs: &'a mut [OutputSlot],
     workspace: &'a mut [u8],
 }
 
@@ -47,7 +100,7 @@ impl<'a> KernelIo<'a> {
     pub fn new(
         inputs: &'a [Option<TensorView<'a>>],
         values: &'a [Option<&'a Value>],
-        outputs: &'a mut [OutputSlot<'a>],
+        outputs: &'a mut [OutputSlot],
         workspace: &'a mut [u8],
     ) -> Self {
         KernelIo {
@@ -118,7 +171,7 @@ impl<'a> KernelIo<'a> {
         element_type: ElementType,
         dims: &[usize],
     ) -> Result<TensorViewMut<'_>, KernelError> {
-        open(&mut self.outputs[index], element_type, dims)
+        self.outputs[index].open(element_type, dims)
     }
 
     /// Memory for all outputs at once, in order; the node must have as many outputs as there are specifications, or
@@ -133,7 +186,7 @@ impl<'a> KernelIo<'a> {
         self.outputs
             .iter_mut()
             .zip(specifications)
-            .map(|(slot, (element_type, dims))| open(slot, *element_type, dims))
+            .map(|(slot, (element_type, dims))| slot.open(*element_type, dims))
             .collect()
     }
 
@@ -148,14 +201,19 @@ impl<'a> KernelIo<'a> {
         dims: &[usize],
     ) -> Result<(TensorViewMut<'_>, &mut [u8]), KernelError> {
         Ok((
-            open(&mut self.outputs[index], element_type, dims)?,
+            self.outputs[index].open(element_type, dims)?,
             self.workspace,
         ))
     }
 
     /// Declares that an output has the elements of an input under another shape; nothing is copied.
     pub fn alias_output(&mut self, index: usize, input: usize, shape: Shape) {
-        self.outputs[index] = OutputSlot::Alias { input, shape };
+        let planned = self.outputs[index].take_planned();
+        self.outputs[index] = OutputSlot::Alias {
+            input,
+            shape,
+            planned,
+        };
     }
 
     /// Gives an output that is not a tensor.
@@ -177,29 +235,5 @@ impl<'a> KernelIo<'a> {
             .as_slice_mut::<T>()?
             .copy_from_slice(elements);
         Ok(())
-    }
-}
-
-fn open<'s>(
-    slot: &'s mut OutputSlot<'_>,
-    element_type: ElementType,
-    dims: &[usize],
-) -> Result<TensorViewMut<'s>, KernelError> {
-    let fits = matches!(slot, OutputSlot::Planned { element_type: t, dims: d, .. } if *t == element_type && *d == dims);
-    if !fits {
-        *slot = OutputSlot::Allocated(Tensor::zeros(element_type, dims)?);
-    }
-    match slot {
-        OutputSlot::Planned {
-            element_type,
-            dims,
-            bytes,
-            used,
-        } => {
-            *used = true;
-            Ok(TensorViewMut::from_bytes(*element_type, dims, bytes)?)
-        }
-        OutputSlot::Allocated(tensor) => Ok(tensor.view_mut()?),
-        _ => unreachable!("slot was replaced above"),
     }
 }
