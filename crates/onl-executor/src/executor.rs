@@ -22,6 +22,11 @@ impl CpuExecutor {
         })
     }
 
+    /// Most lanes that a run can have.
+    pub fn lanes(&self) -> usize {
+        self.lanes
+    }
+
     /// Takes a team for one run.
     pub fn enter(&self) -> Run<'_> {
         Run {
