@@ -55,6 +55,23 @@ impl Example {
         }
     }
 
+    /// Bytes of each input that is there.
+    pub fn input_bytes(&self) -> impl Iterator<Item = u64> {
+        self.inputs.iter().flatten().map(|input| match input {
+            ExampleInput::Random {
+                element_type,
+                shape,
+                ..
+            }
+            | ExampleInput::Uniform {
+                element_type,
+                shape,
+                ..
+            } => onl_tensor::byte_length(*element_type, shape).unwrap_or(0) as u64,
+            ExampleInput::Constant(tensor) => tensor.bytes().len() as u64,
+        })
+    }
+
     /// The example with one attribute more.
     pub fn with_attribute(mut self, name: &str, value: Attribute) -> Self {
         self.attributes.insert(name.to_owned(), value);

@@ -51,6 +51,27 @@ impl OutputSlot {
         }
     }
 
+    /// Makes allocated memory the planned memory of the next run.
+    pub(crate) fn keep_as_plan(&mut self) {
+        if let OutputSlot::Allocated { .. } = self
+            && let OutputSlot::Allocated { tensor, .. } = std::mem::take(self)
+        {
+            let (element_type, shape) = (tensor.element_type(), tensor.shape().clone());
+            *self = match tensor.into_buffer() {
+                Ok(buffer) => OutputSlot::Planned {
+                    element_type,
+                    shape,
+                    buffer,
+                    used: true,
+                },
+                Err(tensor) => OutputSlot::Allocated {
+                    tensor,
+                    planned: None,
+                },
+            };
+        }
+    }
+
     fn open(
         &mut self,
         element_type: ElementType,

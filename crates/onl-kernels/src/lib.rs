@@ -4,6 +4,8 @@
 //! [`PreparedKernel`], how output types follow from input types, and how far the path is covered by tuning. The
 //! [`KernelTable`] drives dispatch, inventory, schemas, calibration, conformance and benches.
 
+mod bench_node;
+mod calibration;
 mod elementwise;
 mod error;
 mod example;
@@ -16,6 +18,8 @@ mod reduce;
 mod shape;
 mod table;
 
+pub use bench_node::BenchNode;
+pub use calibration::{CalibrationContext, NodeCalibration};
 pub use error::{KernelError, PrepareError};
 pub use example::{Example, ExampleInput};
 pub use infer::{InferContext, InferError};

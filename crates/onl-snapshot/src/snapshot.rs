@@ -180,6 +180,12 @@ impl TuningSnapshot {
         self
     }
 
+    /// The snapshot with other costs of getting lanes to work.
+    pub fn with_lane_costs(mut self, lane_costs: LaneCosts) -> Self {
+        self.lane_costs = lane_costs;
+        self
+    }
+
     /// Execution identity that the rows were resolved for; `None` for the portable snapshot, which fits any.
     pub fn descriptor(&self) -> Option<&CpuExecutionDescriptor> {
         self.descriptor.as_ref()

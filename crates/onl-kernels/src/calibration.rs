@@ -1,0 +1,184 @@
+//! Calibration of any kernel entry through its examples.
+
+use crate::{BenchNode, Coverage, Example, KernelEntry, SearchContext};
+use onl_cpu::IsaTier;
+use onl_executor::CpuExecutor;
+use onl_snapshot::{
+    CacheState, CalibrationError, CalibrationInstance, CalibrationTarget, Digest, KernelKey,
+    LaneCosts, ParameterRow, Schema, Search, TuningSnapshot, Workload,
+};
+use onl_tensor::ElementType;
+use std::sync::Arc;
+
+/// What calibration targets are built with.
+#[derive(Clone)]
+pub struct CalibrationContext {
+    /// Executor that candidates run on.
+    pub executor: Arc<CpuExecutor>,
+    /// Instruction-set tier.
+    pub tier: IsaTier,
+    /// Costs of getting lanes to work, as the session will see them.
+    pub lane_costs: LaneCosts,
+    /// Bytes of level-1 data cache, if known.
+    pub l1d_bytes: Option<u64>,
+    /// Bytes of level-2 cache, if known.
+    pub l2_bytes: Option<u64>,
+}
+
+/// One key of a calibratable entry.
+pub struct NodeCalibration {
+    entry: KernelEntry,
+    key: KernelKey,
+    context: CalibrationContext,
+    schema: &'static Schema,
+    sizes: &'static [usize],
+    search: fn(&SearchContext) -> Search,
+}
+
+impl NodeCalibration {
+    /// The target for one element type of an entry; `None` when the entry is not calibratable.
+    pub fn new(
+        entry: &KernelEntry,
+        element_type: ElementType,
+        context: &CalibrationContext,
+    ) -> Option<Self> {
+        match entry.coverage {
+            Coverage::Calibratable {
+                schema,
+                sizes,
+                search,
+            } => Some(NodeCalibration {
+                entry: entry.clone(),
+                key: entry.key(element_type),
+                context: context.clone(),
+                schema: schema(),
+                sizes,
+                search,
+            }),
+            _ => None,
+        }
+    }
+
+    fn example(&self, workload: &Workload) -> Option<Example> {
+        let (name, size) = workload.name.split_once('/')?;
+        let size = size.parse().ok()?;
+        (self.entry.examples)(self.key.element_type, size)
+            .into_iter()
+            .find(|e| e.name == name)
+    }
+}
+
+impl CalibrationTarget for NodeCalibration {
+    fn key(&self) -> &KernelKey {
+        &self.key
+    }
+
+    fn schema(&self) -> &'static Schema {
+        self.schema
+    }
+
+    fn workloads(&self) -> Vec<Workload> {
+        let mut workloads = Vec::new();
+        for &size in self.sizes {
+            for example in (self.entry.examples)(self.key.element_type, size) {
+                // Outputs of the calibrated families are about as large as their largest input.
+                let largest = example.input_bytes().max().unwrap_or(0);
+                let memory = example.input_bytes().sum::<u64>() + 2 * largest;
+                workloads.push(Workload {
+                    name: format!("{}/{size}", example.name),
+                    size: size as u64,
+                    memory_bytes: memory,
+                    cache_state: CacheState::OwnWarm,
+                });
+            }
+        }
+        workloads
+    }
+
+    fn search(&self) -> Search {
+        (self.search)(&SearchContext {
+            element_type: self.key.element_type,
+            participants: self.context.executor.lanes(),
+            l1d_bytes: self.context.l1d_bytes,
+            l2_bytes: self.context.l2_bytes,
+        })
+    }
+
+    fn instance(
+        &self,
+        workload: &Workload,
+        values: &ParameterRow,
+    ) -> Result<Box<dyn CalibrationInstance>, CalibrationError> {
+        let failed = |reason: String| CalibrationError {
+            kernel: self.key.to_string(),
+            workload: workload.name.clone(),
+            reason,
+        };
+        self.schema
+            .check_row(values)
+            .map_err(|error| failed(error.to_string()))?;
+        let example = self
+            .example(workload)
+            .ok_or_else(|| failed("the kernel has no such example".into()))?;
+        let snapshot = TuningSnapshot::portable()
+            .with_lane_costs(self.context.lane_costs)
+            .with_override(self.key.clone(), values.clone());
+        let executor = Arc::clone(&self.context.executor);
+        let node = BenchNode::new(
+            &self.entry,
+            &example,
+            &snapshot,
+            self.context.tier,
+            executor.lanes(),
+        )
+        .map_err(|error| failed(error.to_string()))?;
+        Ok(Box::new(NodeInstance {
+            node,
+            executor,
+            kernel: self.key.to_string(),
+            workload: workload.name.clone(),
+        }))
+    }
+}
+
+struct NodeInstance {
+    node: BenchNode,
+    executor: Arc<CpuExecutor>,
+    kernel: String,
+    workload: String,
+}
+
+impl NodeInstance {
+    fn error(&self, reason: String) -> CalibrationError {
+        CalibrationError {
+            kernel: self.kernel.clone(),
+            workload: self.workload.clone(),
+            reason,
+        }
+    }
+}
+
+impl CalibrationInstance for NodeInstance {
+    fn restore(&mut self) {
+        self.node.clear_outputs();
+    }
+
+    fn run(&mut self, times: u32) -> Result<(), CalibrationError> {
+        let executor = Arc::clone(&self.executor);
+        let run = executor.enter();
+        for _ in 0..times {
+            self.node
+                .run(run.lanes())
+                .map_err(|error| self.error(error.to_string()))?;
+        }
+        Ok(())
+    }
+
+    fn output_digest(&mut self) -> Digest {
+        self.node.digest()
+    }
+
+    fn execution_path(&self) -> String {
+        String::new()
+    }
+}
