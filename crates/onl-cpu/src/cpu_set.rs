@@ -73,7 +73,8 @@ impl CpuSet {
     }
 }
 
-fn cpu_number(text: &str) -> Option<u32> {
+/// A logical CPU number that a kernel can have.
+pub(crate) fn cpu_number(text: &str) -> Option<u32> {
     let text = text.trim();
     if text.is_empty() || !text.bytes().all(|b| b.is_ascii_digit()) {
         return None;

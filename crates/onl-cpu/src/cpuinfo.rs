@@ -1,5 +1,6 @@
 //! `/proc/cpuinfo`: identity and features where the instruction set gives no direct way to read them.
 
+use crate::cpu_set::cpu_number;
 use crate::source::SystemRoot;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -67,10 +68,10 @@ const ARM_IMPLEMENTERS: &[(u32, &str)] = &[
     (0xc0, "ampere"),
 ];
 
-/// Parsed `/proc/cpuinfo`: the fields of each processor in order of appearance.
+/// Parsed `/proc/cpuinfo`: the fields of each processor.
 #[derive(Debug, Default)]
 pub(crate) struct Cpuinfo {
-    processors: Vec<(u32, BTreeMap<String, String>)>,
+    processors: BTreeMap<u32, BTreeMap<String, String>>,
 }
 
 /// What `/proc/cpuinfo` says about one processor.
@@ -95,17 +96,19 @@ impl Cpuinfo {
     }
 
     fn parse(text: &str) -> Self {
-        let mut processors: Vec<(u32, BTreeMap<String, String>)> = Vec::new();
+        let mut processors: BTreeMap<u32, BTreeMap<String, String>> = BTreeMap::new();
+        let mut current = None;
         for line in text.lines() {
             let Some((key, value)) = line.split_once(':') else {
                 continue;
             };
             let (key, value) = (key.trim(), value.trim());
             if key == "processor" {
-                if let Ok(id) = value.parse() {
-                    processors.push((id, BTreeMap::new()));
+                current = cpu_number(value);
+                if let Some(id) = current {
+                    processors.entry(id).or_default();
                 }
-            } else if let Some((_, fields)) = processors.last_mut() {
+            } else if let Some(fields) = current.and_then(|id| processors.get_mut(&id)) {
                 fields.insert(key.to_owned(), value.to_owned());
             }
         }
@@ -114,27 +117,18 @@ impl Cpuinfo {
 
     /// Numbers of the processors listed; the kernel lists the ones that are online.
     pub fn ids(&self) -> impl Iterator<Item = u32> + '_ {
-        self.processors.iter().map(|(id, _)| *id)
+        self.processors.keys().copied()
     }
 
     /// A decimal field of processor `id`.
     pub fn number(&self, id: u32, key: &str) -> Option<u32> {
-        self.fields(id)?.get(key)?.parse().ok()
-    }
-
-    fn fields(&self, id: u32) -> Option<&BTreeMap<String, String>> {
-        self.processors
-            .iter()
-            .find(|(listed, _)| *listed == id)
-            .map(|(_, fields)| fields)
+        self.processors.get(&id)?.get(key)?.parse().ok()
     }
 
     /// Identity of processor `id`, or of the first one when `id` is not listed.
     pub fn identity(&self, id: Option<u32>) -> Identity {
-        let fields = id
-            .and_then(|id| self.fields(id))
-            .or_else(|| self.processors.first().map(|(_, fields)| fields));
-        let Some(fields) = fields else {
+        let listed = id.and_then(|id| self.processors.get(&id));
+        let Some(fields) = listed.or_else(|| self.processors.values().next()) else {
             return Identity::default();
         };
         if fields.contains_key("CPU implementer") {

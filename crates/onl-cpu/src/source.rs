@@ -1,3 +1,4 @@
+use crate::cpu_set::cpu_number;
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -57,21 +58,14 @@ impl SystemRoot {
         self.line(path)?.parse().ok()
     }
 
-    /// Numbers `n` of the entries `<prefix><n>` of a folder, ascending.
+    /// Numbers `n` of the entries `<prefix><n>` of a folder, ascending; within the range of CPU numbers.
     pub(crate) fn numbered(&self, folder: impl AsRef<Path>, prefix: &str) -> Vec<u32> {
         let Ok(entries) = std::fs::read_dir(self.full(folder.as_ref())) else {
             return Vec::new();
         };
         let mut numbers: Vec<u32> = entries
             .flatten()
-            .filter_map(|entry| {
-                entry
-                    .file_name()
-                    .to_str()?
-                    .strip_prefix(prefix)?
-                    .parse()
-                    .ok()
-            })
+            .filter_map(|entry| cpu_number(entry.file_name().to_str()?.strip_prefix(prefix)?))
             .collect();
         numbers.sort_unstable();
         numbers.dedup();

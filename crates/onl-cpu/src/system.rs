@@ -4,6 +4,7 @@ use crate::cpuinfo::Cpuinfo;
 use crate::descriptor::CpuDescriptor;
 use crate::source::SystemRoot;
 use crate::topology::{CoreClass, CpuTopology, LogicalCpu};
+use std::collections::BTreeMap;
 use std::path::Path;
 
 /// The processor and what of it this process may use: everything that a policy is resolved from.
@@ -86,19 +87,21 @@ impl CpuSystem {
     /// The allowed CPUs grouped by physical core: cores in order of their smallest allowed CPU, CPUs ascending. A CPU
     /// whose core is not known counts as a core of its own.
     pub fn allowed_physical_cores(&self) -> Vec<Vec<u32>> {
-        let mut groups: Vec<((Option<u32>, Option<u32>), Vec<u32>)> = Vec::new();
+        let cpus: BTreeMap<u32, &LogicalCpu> = self.cpus.iter().map(|cpu| (cpu.id, cpu)).collect();
+        let mut groups: Vec<Vec<u32>> = Vec::new();
+        let mut known = BTreeMap::new();
         for id in self.allowed.iter() {
-            let known = self.cpus.iter().find(|cpu| cpu.id == id);
-            let key = known.map_or((None, None), |cpu| (cpu.package, cpu.core));
-            match groups
-                .iter_mut()
-                .find(|(other, _)| key.1.is_some() && *other == key)
-            {
-                Some((_, group)) => group.push(id),
-                None => groups.push((key, vec![id])),
+            let core = cpus.get(&id).and_then(|cpu| Some((cpu.package, cpu.core?)));
+            let group = match core {
+                Some(core) => *known.entry(core).or_insert(groups.len()),
+                None => groups.len(),
+            };
+            if group == groups.len() {
+                groups.push(Vec::new());
             }
+            groups[group].push(id);
         }
-        groups.into_iter().map(|(_, group)| group).collect()
+        groups
     }
 
     /// Threads that a session uses unless told otherwise: one per allowed physical core, no more than the whole

@@ -135,28 +135,26 @@ impl CpuTopology {
     }
 }
 
-/// The CPUs online: the kernel's list, else the CPU folders that are not switched off, else the list in cpuinfo.
+/// The CPUs online: those of the kernel's list that have a folder, else the folders that are not switched off, else the
+/// list in cpuinfo.
 fn online(root: &SystemRoot, cpuinfo: &Cpuinfo) -> CpuSet {
+    let folders: CpuSet = root.numbered(CPU_FOLDER, "cpu").into_iter().collect();
+    if folders.is_empty() {
+        return cpuinfo.ids().collect();
+    }
     let listed = root
         .text(format!("{CPU_FOLDER}/online"))
-        .and_then(|text| CpuSet::parse_list(&text));
+        .and_then(|text| CpuSet::parse_list(&text))
+        .map(|listed| listed.intersection(&folders));
     if let Some(listed) = listed.filter(|set| !set.is_empty()) {
         return listed;
     }
-    let folders: CpuSet = root
-        .numbered(CPU_FOLDER, "cpu")
-        .into_iter()
-        .filter(|cpu| {
-            root.line(format!("{CPU_FOLDER}/cpu{cpu}/online"))
-                .as_deref()
-                != Some("0")
-        })
-        .collect();
-    if folders.is_empty() {
-        cpuinfo.ids().collect()
-    } else {
-        folders
-    }
+    let off = |cpu: u32| {
+        root.line(format!("{CPU_FOLDER}/cpu{cpu}/online"))
+            .as_deref()
+            == Some("0")
+    };
+    folders.iter().filter(|&cpu| !off(cpu)).collect()
 }
 
 /// Smallest CPU number of each CPU's physical core.
@@ -209,6 +207,8 @@ fn classes(root: &SystemRoot, online: &CpuSet) -> BTreeMap<u32, CoreClass> {
     if let (Some(fast), Some(small)) = (by_unit("cpu_core"), by_unit("cpu_atom")) {
         classes.extend(fast.iter().map(|cpu| (cpu, CoreClass::Performance)));
         classes.extend(small.iter().map(|cpu| (cpu, CoreClass::Efficiency)));
+        let low_power = by_unit("cpu_lowpower").unwrap_or_default();
+        classes.extend(low_power.iter().map(|cpu| (cpu, CoreClass::Efficiency)));
     }
     if classes.is_empty() {
         classes.extend(online.iter().filter_map(|cpu| {
