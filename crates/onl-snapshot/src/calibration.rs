@@ -1,8 +1,11 @@
 use crate::{KernelKey, ParameterRow, Schema};
+use serde::{Deserialize, Serialize};
+use std::fmt;
 use thiserror::Error;
 
 /// State in which a workload's data are when a timed call begins.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum CacheState {
     /// The candidate's own previous calls left them (untimed calls come first).
     OwnWarm,
@@ -11,7 +14,7 @@ pub enum CacheState {
 }
 
 /// One declared case of a calibration.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Workload {
     /// Name, unique within the target, as `equal_shapes/65536`.
     pub name: String,
@@ -24,7 +27,7 @@ pub struct Workload {
 }
 
 /// A named row that competes.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Candidate {
     /// Name, unique within the target, stable across releases.
     pub name: String,
@@ -52,8 +55,14 @@ pub enum Search {
 }
 
 /// Digest of output bytes; any NaN counts as the same NaN.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Digest(pub [u64; 4]);
+
+impl fmt::Display for Digest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|word| write!(f, "{word:016x}"))
+    }
+}
 
 /// A kernel that can be calibrated. Implemented by kernel families, driven by `onl_tuning::Calibrator`.
 pub trait CalibrationTarget: Send + Sync {

@@ -15,7 +15,7 @@ pub enum Device {
 }
 
 /// Identity of a tunable kernel.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct KernelKey {
     /// Library that provides the kernel; `onl` for builtin ones.
     pub library: Cow<'static, str>,
@@ -24,11 +24,33 @@ pub struct KernelKey {
     /// Name of the implementation.
     pub implementation: Cow<'static, str>,
     /// Element type of the input that selects the kernel.
+    #[serde(with = "element_type_name")]
     pub element_type: ElementType,
     /// Device.
     pub device: Device,
     /// Bumped when a body, a unit or a meaning changes.
     pub revision: u32,
+}
+
+/// Element types travel by name, never by number.
+mod element_type_name {
+    use super::ElementType;
+    use serde::{Deserialize, Deserializer, Serializer, de::Error};
+
+    pub fn serialize<S: Serializer>(
+        element_type: &ElementType,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(element_type.name())
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<ElementType, D::Error> {
+        let name = std::borrow::Cow::<str>::deserialize(deserializer)?;
+        ElementType::from_name(&name)
+            .ok_or_else(|| D::Error::custom(format!("unknown element type '{name}'")))
+    }
 }
 
 impl KernelKey {

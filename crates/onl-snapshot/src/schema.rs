@@ -1,9 +1,12 @@
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
 use thiserror::Error;
 
-/// Value of a tuning parameter; types are strict, nothing is converted.
-#[derive(Debug, Clone, PartialEq)]
+/// Value of a tuning parameter; types are strict, nothing is converted. In files a value is written as the bare
+/// integer, float, truth value or name, and a float always carries a point or an exponent.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
 pub enum ParameterValue {
     /// A 64-bit integer.
     Integer(i64),
@@ -91,7 +94,7 @@ impl Parameter {
                     minimum, maximum, ..
                 },
                 ParameterValue::Float(v),
-            ) => (minimum..=maximum).contains(v),
+            ) => v.is_finite() && (minimum..=maximum).contains(v),
             (ParameterKind::Boolean { .. }, ParameterValue::Boolean(_)) => true,
             (ParameterKind::Choice { values, .. }, ParameterValue::Choice(v)) => {
                 values.contains(&v.as_str())
@@ -141,7 +144,8 @@ impl Parameter {
 }
 
 /// Values of all parameters of a schema, by name.
-#[derive(Debug, Clone, PartialEq, Default)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(transparent)]
 pub struct ParameterRow(pub BTreeMap<String, ParameterValue>);
 
 impl ParameterRow {
@@ -159,7 +163,7 @@ impl ParameterRow {
     /// An integer of a row that was checked against its schema.
     ///
     /// # Panics
-    /// When the row has no such integer: rows reach a kernel only after [`Schema::check`].
+    /// When the row has no such integer: rows reach a kernel only after [`Schema::check_row`].
     pub fn integer(&self, name: &str) -> i64 {
         match self.get(name) {
             Some(ParameterValue::Integer(value)) => *value,
@@ -167,10 +171,32 @@ impl ParameterRow {
         }
     }
 
+    /// A float of a row that was checked against its schema.
+    ///
+    /// # Panics
+    /// When the row has no such float: rows reach a kernel only after [`Schema::check_row`].
+    pub fn float(&self, name: &str) -> f64 {
+        match self.get(name) {
+            Some(ParameterValue::Float(value)) => *value,
+            other => panic!("checked row has no float '{name}' (found {other:?})"),
+        }
+    }
+
+    /// A truth value of a row that was checked against its schema.
+    ///
+    /// # Panics
+    /// When the row has no such truth value: rows reach a kernel only after [`Schema::check_row`].
+    pub fn boolean(&self, name: &str) -> bool {
+        match self.get(name) {
+            Some(ParameterValue::Boolean(value)) => *value,
+            other => panic!("checked row has no truth value '{name}' (found {other:?})"),
+        }
+    }
+
     /// A name of a row that was checked against its schema.
     ///
     /// # Panics
-    /// When the row has no such name: rows reach a kernel only after [`Schema::check`].
+    /// When the row has no such name: rows reach a kernel only after [`Schema::check_row`].
     pub fn choice(&self, name: &str) -> &str {
         match self.get(name) {
             Some(ParameterValue::Choice(value)) => value,
@@ -214,6 +240,39 @@ impl Schema {
     /// The parameter with this name.
     pub fn parameter(&self, name: &str) -> Option<&'static Parameter> {
         self.parameters.iter().find(|p| p.name == name)
+    }
+
+    /// Checks the schema itself: at least one parameter, dotted names of identifiers that start with a letter or an
+    /// underscore, no name twice, choices without repetition, and defaults that pass [`check_row`](Self::check_row).
+    ///
+    /// # Errors
+    /// [`SchemaError::Definition`] for the schema's form, otherwise what `check_row` says of the defaults.
+    pub fn check_definition(&self) -> Result<(), SchemaError> {
+        let fail = |reason: String| Err(SchemaError::Definition(reason));
+        if self.parameters.is_empty() {
+            return fail("it has no parameters".to_owned());
+        }
+        for (i, parameter) in self.parameters.iter().enumerate() {
+            let segment = |s: &str| {
+                s.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
+                    && s.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+            };
+            if !parameter.name.split('.').all(segment) {
+                return fail(format!("'{}' is not a dotted name", parameter.name));
+            }
+            if self.parameters[..i]
+                .iter()
+                .any(|p| p.name == parameter.name)
+            {
+                return fail(format!("parameter '{}' appears twice", parameter.name));
+            }
+            if let ParameterKind::Choice { values, .. } = parameter.kind
+                && (1..values.len()).any(|j| values[..j].contains(&values[j]))
+            {
+                return fail(format!("'{}' lists a name twice", parameter.name));
+            }
+        }
+        self.check_row(&self.defaults())
     }
 
     /// Checks a row: exactly the schema's names, strict types, ranges, and relations between parameters.
@@ -260,4 +319,6 @@ pub enum SchemaError {
     },
     #[error("parameters contradict each other: {0}")]
     Relation(String),
+    #[error("the schema is not well formed: {0}; correct it where the kernel declares it")]
+    Definition(String),
 }
