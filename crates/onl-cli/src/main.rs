@@ -1,3 +1,73 @@
-//! The onl command.
+//! The `onl` command: parsing, progress, tables. Results go to stdout, everything else to stderr.
 
-fn main() {}
+#![forbid(unsafe_code)]
+
+mod commands;
+mod exit;
+mod inputs;
+mod table;
+
+use clap::{Args, Parser, Subcommand};
+use exit::Exit;
+use std::process::ExitCode;
+
+/// Runs ONNX models on CPUs, with kernels tuned from measured evidence.
+#[derive(Parser)]
+#[command(name = "onl", version, arg_required_else_help = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Run a model once and show or save its outputs.
+    Run(commands::run::Arguments),
+    /// Measure a model: load phases, first run, steady runs.
+    Bench(commands::bench::Arguments),
+    /// List every kernel path with its coverage state.
+    Inventory(commands::inventory::Arguments),
+    /// Plan the calibration of kernels, or run it and save the profile with --apply.
+    TuneKernels(commands::tune_kernels::Arguments),
+    /// Look at saved profiles.
+    Tuning(commands::tuning::Arguments),
+    /// The second process of a calibration; started by `tune-kernels`.
+    #[command(hide = true)]
+    ConfirmCalibration(commands::tune_kernels::ConfirmArguments),
+}
+
+/// Options that every command understands.
+#[derive(Args, Clone)]
+pub struct Common {
+    /// Lanes, the caller included; 0 is the session default, 1 is serial.
+    #[arg(long, default_value_t = 0, value_name = "N")]
+    threads: u32,
+    /// How idle lanes wait: latency spins, balanced spins for a bounded time, frugal sleeps at once.
+    #[arg(long, default_value = "balanced", value_parser = ["latency", "balanced", "frugal"])]
+    wait: String,
+    /// Use portable defaults instead of saved profiles.
+    #[arg(long)]
+    no_profiles: bool,
+    /// Print one JSON document instead of text.
+    #[arg(long)]
+    json: bool,
+}
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let result = match cli.command {
+        Command::Run(arguments) => commands::run::run(&arguments),
+        Command::Bench(arguments) => commands::bench::run(&arguments),
+        Command::Inventory(arguments) => commands::inventory::run(&arguments),
+        Command::TuneKernels(arguments) => commands::tune_kernels::run(&arguments),
+        Command::Tuning(arguments) => commands::tuning::run(&arguments),
+        Command::ConfirmCalibration(arguments) => commands::tune_kernels::confirm(&arguments),
+    };
+    match result {
+        Ok(exit) => exit.into(),
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            Exit::Failed.into()
+        }
+    }
+}

@@ -312,6 +312,16 @@ impl Random {
     }
 }
 
+impl ExampleInput {
+    /// The tensor: equal for equal seeds, on every architecture.
+    ///
+    /// # Errors
+    /// [`PrepareError`] when memory for it cannot be had.
+    pub fn materialize(&self, seed: u64) -> Result<Arc<Tensor>, PrepareError> {
+        materialize(self, seed)
+    }
+}
+
 fn materialize(input: &ExampleInput, seed: u64) -> Result<Arc<Tensor>, PrepareError> {
     let mut random = Random(seed.wrapping_mul(0x5851_f42d_4c95_7f2d));
     Ok(match input {

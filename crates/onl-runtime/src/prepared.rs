@@ -15,6 +15,7 @@ use onl_snapshot::{KernelKey, TuningSnapshot};
 use onl_tensor::{ElementType, Tensor, TensorView, Value};
 use smallvec::SmallVec;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 /// Folded constants may grow by this factor over their inputs, or to this many bytes, whichever is more.
 const FOLD_GROWTH: usize = 8;
@@ -54,6 +55,10 @@ pub(crate) struct PreparedGraph {
     /// Constant values by value number.
     pub constants: Vec<Option<Arc<Tensor>>>,
     pub nodes: Vec<PreparedNode>,
+    /// Time that typing and folding took.
+    pub resolve: Duration,
+    /// Time that preparing the kernels took.
+    pub ready: Duration,
 }
 
 impl PreparedGraph {
@@ -63,6 +68,7 @@ impl PreparedGraph {
         preparation: &Preparation,
         outer: &dyn Fn(&str) -> Option<TypeInfo>,
     ) -> Result<Self, SessionError> {
+        let started = Instant::now();
         let FlatGraph { mut graph, opsets } = flat;
         let mut constants: Vec<Option<Arc<Tensor>>> = vec![None; graph.values.len()];
         for (id, tensor) in &graph.initializers {
@@ -89,6 +95,7 @@ impl PreparedGraph {
             )?;
             chosen.push((!folded).then_some(entry));
         }
+        let resolve = started.elapsed();
         let live = live_nodes(&graph, &chosen);
         let mut nodes = Vec::new();
         for (index, entry) in chosen.into_iter().enumerate() {
@@ -105,10 +112,13 @@ impl PreparedGraph {
             )?);
         }
         drop_unread(&graph, &nodes, &mut constants);
+        let ready = started.elapsed() - resolve;
         Ok(PreparedGraph {
             graph,
             constants,
             nodes,
+            resolve,
+            ready,
         })
     }
 

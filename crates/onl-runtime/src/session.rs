@@ -11,6 +11,7 @@ use onl_snapshot::TuningSnapshot;
 use onl_tensor::{ElementType, Shape, Tensor, TensorView, Value};
 use smallvec::SmallVec;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 /// Idle run states that a session keeps for later runs.
 const IDLE_STATES: usize = 8;
@@ -121,6 +122,11 @@ impl RuntimeSession {
     /// The tier that kernels were prepared for.
     pub fn tier(&self) -> IsaTier {
         self.options.tier
+    }
+
+    /// Time that typing and folding the graph took, and time that preparing its kernels took.
+    pub fn preparation_times(&self) -> (Duration, Duration) {
+        (self.graph.resolve, self.graph.ready)
     }
 
     /// The nodes that run, after folding, in their order.

@@ -1,0 +1,43 @@
+//! One module per command.
+
+pub mod bench;
+pub mod inventory;
+pub mod run;
+pub mod tune_kernels;
+pub mod tuning;
+
+use crate::Common;
+use anyhow::{Context, Result};
+use onl::{CpuExecutionPolicy, Environment, ProfileSource, Session, WaitMode};
+use std::path::Path;
+
+/// The executor policy that the common options ask for.
+pub fn policy(common: &Common) -> CpuExecutionPolicy {
+    let wait = match common.wait.as_str() {
+        "latency" => WaitMode::Latency,
+        "frugal" => WaitMode::Frugal,
+        _ => WaitMode::Balanced,
+    };
+    CpuExecutionPolicy { threads: common.threads, wait, ..CpuExecutionPolicy::default() }
+}
+
+/// Table, registry and profiles as the common options ask for.
+pub fn environment(common: &Common) -> Environment {
+    let profiles = if common.no_profiles { ProfileSource::None } else { ProfileSource::UserFolder };
+    Environment::new(profiles)
+}
+
+/// A session on a model file; diagnostics go to stderr.
+pub fn session(common: &Common, model: &Path) -> Result<Session> {
+    let environment = environment(common);
+    let session = Session::builder()
+        .environment(environment)
+        .policy(policy(common))
+        .model_path(model)
+        .build()
+        .with_context(|| format!("model {}", model.display()))?;
+    for diagnostic in session.diagnostics() {
+        eprintln!("note: {diagnostic}");
+    }
+    Ok(session)
+}

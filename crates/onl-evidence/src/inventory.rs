@@ -1,0 +1,203 @@
+use onl_kernels::{Coverage, KernelTable};
+use onl_snapshot::TuningSnapshot;
+use onl_tensor::ElementType;
+use serde::Serialize;
+use std::collections::BTreeMap;
+use thiserror::Error;
+
+/// Every kernel path with its coverage state.
+#[derive(Debug, Clone, Serialize)]
+pub struct Inventory {
+    /// Version of this structure in JSON.
+    pub schema: u32,
+    /// Rows by domain, operator and element type.
+    pub paths: Vec<InventoryRow>,
+    /// Number of paths in each state.
+    pub states: BTreeMap<String, usize>,
+}
+
+/// One path: operator, device and element type.
+#[derive(Debug, Clone, Serialize)]
+pub struct InventoryRow {
+    /// Operator-set domain.
+    pub domain: String,
+    /// Operator.
+    pub op_type: String,
+    /// Device.
+    pub device: String,
+    /// Element type.
+    pub element_type: String,
+    /// `serial`, `tunable` or `calibratable`.
+    pub state: String,
+    /// Implementations by operator-set range.
+    pub implementations: Vec<InventoryImplementation>,
+    /// Parameters with their resolved values; empty for serial paths.
+    pub parameters: Vec<InventoryParameter>,
+    /// Why a serial path is serial.
+    pub serial_reason: Option<SerialReason>,
+    /// Labels of the regions that the path opens.
+    pub regions: Vec<String>,
+}
+
+/// Kernel that serves a range of operator-set versions.
+#[derive(Debug, Clone, Serialize)]
+pub struct InventoryImplementation {
+    /// Name.
+    pub name: String,
+    /// Revision.
+    pub revision: u32,
+    /// First operator-set version.
+    pub first_opset: i64,
+    /// Last operator-set version; absent while the newest form is served.
+    pub last_opset: Option<i64>,
+}
+
+/// A parameter with its resolved value.
+#[derive(Debug, Clone, Serialize)]
+pub struct InventoryParameter {
+    /// Dotted name.
+    pub name: String,
+    /// Resolved value.
+    pub value: String,
+    /// Portable default.
+    pub default: String,
+    /// Unit.
+    pub unit: String,
+    /// What it does.
+    pub meaning: String,
+    /// Where the value comes from.
+    pub source: String,
+}
+
+/// Owner category and sentence of a serial path.
+#[derive(Debug, Clone, Serialize, PartialEq, Eq)]
+pub struct SerialReason {
+    /// Category.
+    pub category: String,
+    /// The reason in a sentence.
+    pub reason: String,
+}
+
+/// Why an inventory is not acceptable.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[allow(missing_docs)]
+pub enum InventoryError {
+    #[error("path {path} is listed twice")]
+    Duplicate { path: String },
+    #[error("path {path} is served by entries of different states ({states})")]
+    MixedStates { path: String, states: String },
+    #[error("path {path} has the unknown state '{state}'")]
+    Unclassified { path: String, state: String },
+    #[error("path {path} is serial without category or reason")]
+    NoReason { path: String },
+    #[error("path {path} is {state} but has no parameters")]
+    NoParameters { path: String, state: String },
+}
+
+impl InventoryRow {
+    /// The path in words.
+    pub fn path(&self) -> String {
+        format!("{}:{} {} {}", self.domain, self.op_type, self.device, self.element_type)
+    }
+}
+
+/// Lists every path of a table, with values as a snapshot resolved them.
+pub fn inventory(table: &KernelTable, snapshot: &TuningSnapshot) -> Inventory {
+    let mut rows: BTreeMap<(String, String, ElementType), InventoryRow> = BTreeMap::new();
+    for entry in table.entries() {
+        for &element_type in entry.element_types {
+            let implementation = InventoryImplementation {
+                name: entry.implementation.to_owned(),
+                revision: entry.revision,
+                first_opset: entry.opsets.0,
+                last_opset: (entry.opsets.1 != i64::MAX).then_some(entry.opsets.1),
+            };
+            let key = entry.key(element_type);
+            let resolved = snapshot.row(&key);
+            let parameters = entry.coverage.schema().map_or_else(Vec::new, |schema| {
+                schema
+                    .parameters
+                    .iter()
+                    .map(|parameter| InventoryParameter {
+                        name: parameter.name.to_owned(),
+                        value: resolved
+                            .and_then(|row| row.values.get(parameter.name).cloned())
+                            .unwrap_or_else(|| parameter.default_value())
+                            .to_string(),
+                        default: parameter.default_value().to_string(),
+                        unit: parameter.unit.to_owned(),
+                        meaning: parameter.meaning.to_owned(),
+                        source: resolved.map_or("portable_default", |row| row.source.name()).to_owned(),
+                    })
+                    .collect()
+            });
+            let row = rows
+                .entry((entry.domain.to_owned(), entry.op_type.to_owned(), element_type))
+                .or_insert_with(|| InventoryRow {
+                    domain: entry.domain.to_owned(),
+                    op_type: entry.op_type.to_owned(),
+                    device: "cpu".to_owned(),
+                    element_type: element_type.name().to_owned(),
+                    state: entry.coverage.state().to_owned(),
+                    implementations: Vec::new(),
+                    parameters,
+                    serial_reason: match entry.coverage {
+                        Coverage::Serial { category, reason } => Some(SerialReason {
+                            category: category.name().to_owned(),
+                            reason: reason.to_owned(),
+                        }),
+                        _ => None,
+                    },
+                    regions: Vec::new(),
+                });
+            if row.state != entry.coverage.state() {
+                row.state = format!("{}+{}", row.state, entry.coverage.state());
+            }
+            row.implementations.push(implementation);
+            for site in entry.regions {
+                if !row.regions.iter().any(|label| label == site.label) {
+                    row.regions.push(site.label.to_owned());
+                }
+            }
+        }
+    }
+    let paths: Vec<InventoryRow> = rows.into_values().collect();
+    let mut states = BTreeMap::new();
+    for row in &paths {
+        *states.entry(row.state.clone()).or_insert(0) += 1;
+    }
+    Inventory { schema: 1, paths, states }
+}
+
+/// Checks that no path is listed twice, none is unclassified or of fixed policy, and every serial one has a category
+/// and a reason.
+///
+/// # Errors
+/// Every [`InventoryError`] found.
+pub fn validate_inventory(inventory: &Inventory) -> Result<(), Vec<InventoryError>> {
+    let mut errors = Vec::new();
+    let mut seen = std::collections::BTreeSet::new();
+    for row in &inventory.paths {
+        let path = row.path();
+        if !seen.insert(path.clone()) {
+            errors.push(InventoryError::Duplicate { path: path.clone() });
+        }
+        match row.state.as_str() {
+            "serial" => {
+                if row.serial_reason.as_ref().is_none_or(|r| r.category.is_empty() || r.reason.is_empty()) {
+                    errors.push(InventoryError::NoReason { path });
+                }
+            }
+            "tunable" | "calibratable" => {
+                if row.parameters.is_empty() {
+                    errors.push(InventoryError::NoParameters { path, state: row.state.clone() });
+                }
+            }
+            mixed if mixed.contains('+') => {
+                errors.push(InventoryError::MixedStates { path, states: mixed.to_owned() });
+            }
+            state => errors.push(InventoryError::Unclassified { path, state: state.to_owned() }),
+        }
+    }
+    if errors.is_empty() { Ok(()) } else { Err(errors) }
+}
