@@ -2,6 +2,10 @@
 
 #![forbid(unsafe_code)]
 
+mod build;
+
+pub use build::ModelBuilder;
+
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Mutex, OnceLock, PoisonError};

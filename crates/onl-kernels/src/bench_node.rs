@@ -17,6 +17,26 @@ use std::sync::Arc;
 /// Operator-set version that examples are written for when an entry serves it.
 const EXAMPLE_OPSET: i64 = 22;
 
+/// Distance between special values.
+const SPRINKLE: usize = 5;
+/// Values at which kernels go wrong.
+const SPECIAL_VALUES: [f64; 14] = [
+    f64::NAN,
+    f64::INFINITY,
+    f64::NEG_INFINITY,
+    -0.0,
+    0.0,
+    1e-40,
+    -1e-40,
+    5e-324,
+    3.0e38,
+    -3.0e38,
+    88.8,
+    -104.0,
+    65_519.0,
+    1.0,
+];
+
 /// A prepared node with inputs, outputs and scratch memory.
 pub struct BenchNode {
     kernel: Box<dyn PreparedKernel>,
@@ -142,6 +162,25 @@ impl BenchNode {
             slot.keep_as_plan();
         }
         Ok(())
+    }
+
+    /// Puts NaN, infinities, zeros of both signs, denormals and extreme values among the elements of float inputs that
+    /// are not constant.
+    pub fn sprinkle_special_values(&mut self) {
+        for input in self.inputs.iter_mut().flatten() {
+            let Ok(mut view) = input.view_mut() else { continue };
+            let special = |index: usize| SPECIAL_VALUES[index / SPRINKLE % SPECIAL_VALUES.len()];
+            macro_rules! sprinkle {
+                ($($rust:ty: $convert:expr),*) => {
+                    $(if let Ok(elements) = view.as_slice_mut::<$rust>() {
+                        for index in (0..elements.len()).step_by(SPRINKLE) {
+                            elements[index] = $convert(special(index));
+                        }
+                    })*
+                };
+            }
+            sprinkle!(f32: |v| v as f32, f64: |v| v, f16: f16::from_f64, bf16: bf16::from_f64);
+        }
     }
 
     /// Overwrites all outputs with zeros.

@@ -1,0 +1,181 @@
+//! After preparation a run of a planned shape allocates nothing, opens nothing and asks the registry nothing; its only
+//! system calls are those of waiting lanes.
+
+#![cfg(all(target_os = "linux", target_arch = "x86_64"))]
+
+use onl::{CpuExecutionPolicy, Environment, ProfileSource, Session, Tensor};
+use onl_ir::Attribute;
+use onl_tensor::ElementType;
+use onl_tests::ModelBuilder;
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::process::Command;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+struct Counting;
+
+static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
+
+// SAFETY: every call is handed on to the system's allocator unchanged.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
+        // SAFETY: the caller's promise is passed on.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        // SAFETY: the caller's promise is passed on.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
+        // SAFETY: the caller's promise is passed on.
+        unsafe { System.alloc_zeroed(layout) }
+    }
+
+    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
+        // SAFETY: the caller's promise is passed on.
+        unsafe { System.realloc(pointer, layout, size) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// System calls that waiting and moving lanes may make, and the end of the process.
+const ALLOWED: [i64; 9] = [
+    libc::SYS_futex,
+    libc::SYS_sched_setaffinity,
+    libc::SYS_sched_getaffinity,
+    libc::SYS_sched_yield,
+    libc::SYS_getcpu,
+    libc::SYS_clock_gettime,
+    libc::SYS_restart_syscall,
+    libc::SYS_exit,
+    libc::SYS_exit_group,
+];
+
+/// From here on any other system call of any thread kills the process.
+fn forbid_system_calls() {
+    let load = libc::sock_filter { code: 0x20, jt: 0, jf: 0, k: 0 };
+    let allow = libc::sock_filter { code: 0x06, jt: 0, jf: 0, k: libc::SECCOMP_RET_ALLOW };
+    let kill = libc::sock_filter { code: 0x06, jt: 0, jf: 0, k: libc::SECCOMP_RET_KILL_PROCESS };
+    let mut program = vec![load];
+    for (index, number) in ALLOWED.iter().enumerate() {
+        let to_allow = (ALLOWED.len() - index) as u8;
+        program.push(libc::sock_filter { code: 0x15, jt: to_allow, jf: 0, k: *number as u32 });
+    }
+    program.push(kill);
+    program.push(allow);
+    let mut filter = libc::sock_fprog { len: program.len() as u16, filter: program.as_mut_ptr() };
+    // SAFETY: both calls get constants and a program that lives through the call.
+    let result = unsafe {
+        assert_eq!(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0, "privileges can be given up");
+        libc::syscall(
+            libc::SYS_seccomp,
+            libc::SECCOMP_SET_MODE_FILTER,
+            libc::SECCOMP_FILTER_FLAG_TSYNC,
+            &raw mut filter,
+        )
+    };
+    assert_eq!(result, 0, "the filter can be installed");
+    // Freeing it would be no system call of the runs.
+    std::mem::forget(program);
+}
+
+fn model() -> Vec<u8> {
+    let f32s = ElementType::Float32;
+    let values = |n: usize| (0..n).map(|i| ((i * 37 % 101) as f32 - 50.0) / 64.0).collect::<Vec<f32>>();
+    let tensor = |dims: &[usize]| Tensor::from_slice(dims, &values(dims.iter().product())).expect("sizes agree");
+    ModelBuilder::new(17)
+        .input("x", f32s, &[-1, 256])
+        .initializer("w", tensor(&[256, 512]))
+        .initializer("b", tensor(&[512]))
+        .initializer("scale", tensor(&[512]))
+        .initializer("axes", Tensor::from_slice(&[1], &[-1i64]).expect("one"))
+        .initializer("tail", Tensor::from_slice(&[1], &[-1i64]).expect("one"))
+        .node("MatMul", &["x", "w"], &["product"])
+        .node("Add", &["product", "b"], &["sum"])
+        .node("LayerNormalization", &["sum", "scale", "b"], &["normal"])
+        .node("Erf", &["normal"], &["curve"])
+        .node("Shape", &["curve"], &["shape"])
+        .node("Reshape", &["curve", "shape"], &["same"])
+        .node_with("Transpose", &["same"], &["turned"], &[("perm", Attribute::Ints(vec![1, 0]))])
+        .node("MatMul", &["same", "turned"], &["scores"])
+        .node_with("Softmax", &["scores"], &["shares"], &[("axis", Attribute::Int(-1))])
+        .node("ReduceSum", &["shares", "axes"], &["totals"])
+        .output("shares", f32s)
+        .output("totals", f32s)
+        .bytes()
+}
+
+fn thousand_quiet_runs(threads: u32) {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let environment = Environment::new(ProfileSource::Folder(folder.path().join("tuning")));
+    let session = Session::builder()
+        .environment(environment.clone())
+        .policy(CpuExecutionPolicy { threads, ..CpuExecutionPolicy::default() })
+        .model_bytes(model())
+        .build()
+        .expect("the model is sound");
+    let input = Tensor::from_slice(&[192, 256], &vec![0.25f32; 192 * 256]).expect("sizes agree");
+    let mut outputs: Vec<Tensor> = session
+        .run(&[("x", input.try_clone().expect("memory").into())])
+        .expect("the model runs")
+        .iter()
+        .map(|value| value.as_tensor().expect("a tensor").try_clone().expect("memory"))
+        .collect();
+    let expected: Vec<Vec<u8>> = outputs.iter().map(|o| o.bytes().to_vec()).collect();
+    let views = [input.view()];
+    session.run_into(&views, &mut outputs).expect("a planned run");
+    folder.close().expect("the cache folder can be deleted");
+    environment.registry().poison();
+    forbid_system_calls();
+    let before = ALLOCATIONS.load(Ordering::SeqCst);
+    let mut failed = false;
+    for _ in 0..1_000 {
+        failed |= session.run_into(&views, &mut outputs).is_err();
+    }
+    let allocations = ALLOCATIONS.load(Ordering::SeqCst) - before;
+    let equal = outputs.iter().zip(&expected).all(|(o, e)| o.bytes() == e.as_slice());
+    let code = match (failed, equal, allocations) {
+        (true, _, _) => 10,
+        (_, false, _) => 11,
+        (_, _, 0) => 0,
+        _ => 12,
+    };
+    // SAFETY: ends the process at once, without the system calls of an orderly end.
+    unsafe { libc::_exit(code) }
+}
+
+fn child(threads: u32, test: &str) {
+    if std::env::var_os("ONL_QUIET_RUNS").is_some() {
+        thousand_quiet_runs(threads);
+    }
+    let executable = std::env::current_exe().expect("a test has a path");
+    let output = Command::new(executable)
+        .env("ONL_QUIET_RUNS", "1")
+        .args(["--exact", test, "--nocapture", "--test-threads", "1"])
+        .output()
+        .expect("the test starts again");
+    let meaning = match output.status.code() {
+        Some(0) => return,
+        Some(10) => "a run failed".to_owned(),
+        Some(11) => "outputs changed".to_owned(),
+        Some(12) => "runs allocated memory".to_owned(),
+        other => format!("a run made a system call, or preparation failed ({other:?}, {})", output.status),
+    };
+    panic!("{meaning}\n{}", String::from_utf8_lossy(&output.stderr));
+}
+
+#[test]
+fn serial_runs_are_quiet() {
+    child(1, "serial_runs_are_quiet");
+}
+
+#[test]
+fn parallel_runs_are_quiet() {
+    child(2, "parallel_runs_are_quiet");
+}
