@@ -1,9 +1,8 @@
-use crate::{Attribute, AttributeKind, TensorType, TypeInfo, ValueInfo};
+use crate::{Attribute, AttributeKind, GraphError, TensorType, TypeInfo, ValueInfo};
 use onl_tensor::Tensor;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
-use thiserror::Error;
 
 /// Number of a value within its graph.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -127,94 +126,6 @@ impl Graph {
             .value_type
             .as_ref()
             .and_then(TypeInfo::as_tensor)
-    }
-
-    /// Puts nodes into topological order and checks that every value has exactly one source.
-    ///
-    /// # Errors
-    /// [`GraphError::Cycle`], [`GraphError::DuplicateValue`] or [`GraphError::MissingValue`].
-    pub fn sort_and_check(&mut self) -> Result<(), GraphError> {
-        let mut source: HashMap<ValueId, Option<usize>> = HashMap::new();
-        for &id in self
-            .inputs
-            .iter()
-            .chain(self.initializers.keys())
-            .chain(&self.captures)
-        {
-            if source.insert(id, None).is_some() {
-                return Err(GraphError::DuplicateValue {
-                    name: self.value_name(id).to_owned(),
-                });
-            }
-        }
-        for (index, node) in self.nodes.iter().enumerate() {
-            for &id in node.outputs.iter().flatten() {
-                if source.insert(id, Some(index)).is_some() {
-                    return Err(GraphError::DuplicateValue {
-                        name: self.value_name(id).to_owned(),
-                    });
-                }
-            }
-        }
-        for id in self
-            .nodes
-            .iter()
-            .flat_map(|n| n.inputs.iter().flatten())
-            .chain(&self.outputs)
-        {
-            if !source.contains_key(id) {
-                return Err(GraphError::MissingValue {
-                    name: self.value_name(*id).to_owned(),
-                });
-            }
-        }
-        let mut pending: Vec<usize> = Vec::with_capacity(self.nodes.len());
-        let mut readers: Vec<Vec<usize>> = vec![Vec::new(); self.nodes.len()];
-        for (index, node) in self.nodes.iter().enumerate() {
-            let mut producers: Vec<usize> = node
-                .inputs
-                .iter()
-                .flatten()
-                .filter_map(|id| source[id])
-                .collect();
-            producers.sort_unstable();
-            producers.dedup();
-            pending.push(producers.len());
-            for producer in producers {
-                readers[producer].push(index);
-            }
-        }
-        // A heap keeps the file's order wherever dependencies leave a choice.
-        let mut ready: std::collections::BinaryHeap<std::cmp::Reverse<usize>> =
-            (0..self.nodes.len())
-                .filter(|&i| pending[i] == 0)
-                .map(std::cmp::Reverse)
-                .collect();
-        let mut order = Vec::with_capacity(self.nodes.len());
-        while let Some(std::cmp::Reverse(index)) = ready.pop() {
-            order.push(index);
-            for &reader in &readers[index] {
-                pending[reader] -= 1;
-                if pending[reader] == 0 {
-                    ready.push(std::cmp::Reverse(reader));
-                }
-            }
-        }
-        if order.len() != self.nodes.len() {
-            let stuck = (0..self.nodes.len()).find(|&i| pending[i] > 0).unwrap_or(0);
-            return Err(GraphError::Cycle {
-                node: self.describe_node(stuck),
-            });
-        }
-        let mut nodes: Vec<Option<Node>> = std::mem::take(&mut self.nodes)
-            .into_iter()
-            .map(Some)
-            .collect();
-        self.nodes = order
-            .into_iter()
-            .map(|i| nodes[i].take().expect("each node once"))
-            .collect();
-        Ok(())
     }
 
     /// Text that tells a user which node is meant: its name, or its index and operator.
@@ -396,41 +307,4 @@ impl<'a> NodeView<'a> {
             actual: actual.kind(),
         }
     }
-}
-
-/// A graph that breaks a rule of the ONNX specification.
-#[derive(Debug, Clone, PartialEq, Eq, Error)]
-pub enum GraphError {
-    /// Nodes depend on each other in a circle.
-    #[error("{node} depends on its own output; an ONNX graph must be acyclic")]
-    Cycle {
-        /// One node of the circle.
-        node: String,
-    },
-    /// Two sources give one value.
-    #[error("value '{name}' is defined twice; names must be unique within a graph")]
-    DuplicateValue {
-        /// Name of the value.
-        name: String,
-    },
-    /// A value is read that nothing gives.
-    #[error("value '{name}' is used but no input, initializer or node gives it")]
-    MissingValue {
-        /// Name of the value.
-        name: String,
-    },
-    /// An attribute has another kind than the operator specifies.
-    #[error(
-        "{node}: attribute '{attribute}' must be of kind {expected:?}, the model has {actual:?}"
-    )]
-    AttributeKind {
-        /// Node that carries the attribute.
-        node: String,
-        /// Attribute name.
-        attribute: String,
-        /// Kind of the specification.
-        expected: AttributeKind,
-        /// Kind in the model.
-        actual: AttributeKind,
-    },
 }

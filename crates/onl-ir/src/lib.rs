@@ -6,9 +6,12 @@
 #![forbid(unsafe_code)]
 
 mod attribute;
+mod error;
 mod graph;
+mod sort;
 mod types;
 
 pub use attribute::{Attribute, AttributeKind};
-pub use graph::{Function, Graph, GraphError, Model, Node, NodeView, OpId, OpsetImport, ValueId};
+pub use error::GraphError;
+pub use graph::{Function, Graph, Model, Node, NodeView, OpId, OpsetImport, ValueId};
 pub use types::{Dim, TensorType, TypeInfo, ValueInfo};

@@ -6,6 +6,7 @@
 mod buffer;
 mod element;
 mod error;
+mod mapped;
 mod shape;
 mod tensor;
 mod value;
@@ -15,6 +16,7 @@ pub use buffer::AlignedBuffer;
 pub use element::{Bool, Complex, Element, ElementType};
 pub use error::TensorError;
 pub use half::{bf16, f16};
+pub use mapped::MappedFile;
 pub use shape::{Shape, byte_length, element_count, row_major_strides};
 pub use tensor::Tensor;
 pub use value::Value;

@@ -96,7 +96,7 @@ impl Tensor {
         dims: &[usize],
         bytes: Bytes,
     ) -> Result<Self, TensorError> {
-        let aligned = bytes.as_ptr() as usize % element_type.alignment() == 0;
+        let aligned = (bytes.as_ptr() as usize).is_multiple_of(element_type.alignment());
         let canonical = element_type != ElementType::Bool || bytes.iter().all(|&b| b <= 1);
         if !aligned || !canonical {
             return Self::from_bytes(element_type, dims, &bytes);
@@ -148,7 +148,7 @@ impl Tensor {
 
     /// Number of elements.
     pub fn len(&self) -> usize {
-        self.shape.iter().product()
+        crate::element_count(&self.shape).expect("the size was checked when the tensor was made")
     }
 
     /// Whether there are no elements.

@@ -79,7 +79,7 @@ impl<'a> TensorView<'a> {
 
     /// Number of elements.
     pub fn len(&self) -> usize {
-        self.dims.iter().product()
+        crate::element_count(self.dims).expect("the size was checked when the view was made")
     }
 
     /// Whether there are no elements.
@@ -208,7 +208,7 @@ impl<'a> TensorViewMut<'a> {
 
     /// Number of elements.
     pub fn len(&self) -> usize {
-        self.dims.iter().product()
+        crate::element_count(self.dims).expect("the size was checked when the view was made")
     }
 
     /// Whether there are no elements.
