@@ -9,9 +9,9 @@ pub enum IsaTier {
     Scalar,
     /// AArch64 Advanced SIMD.
     Neon,
-    /// x86-64 AVX2 with FMA and F16C.
+    /// x86-64 AVX2 with FMA, F16C, BMI2 and POPCNT.
     Avx2,
-    /// x86-64 AVX-512 F, BW, DQ, VL (with AVX2, FMA and F16C).
+    /// x86-64 AVX-512 F, BW, DQ, VL (with all of the AVX2 tier).
     Avx512,
 }
 
@@ -27,7 +27,9 @@ impl IsaTier {
         {
             let avx2 = is_x86_feature_detected!("avx2")
                 && is_x86_feature_detected!("fma")
-                && is_x86_feature_detected!("f16c");
+                && is_x86_feature_detected!("f16c")
+                && is_x86_feature_detected!("bmi2")
+                && is_x86_feature_detected!("popcnt");
             let avx512 = avx2
                 && is_x86_feature_detected!("avx512f")
                 && is_x86_feature_detected!("avx512bw")

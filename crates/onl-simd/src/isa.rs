@@ -1,6 +1,9 @@
 use half::{bf16, f16};
 use onl_cpu::IsaTier;
 
+/// `F32_LANES` of the widest tier: size of buffers that hold the lanes of any `F32` or `F64`.
+pub const MAXIMUM_F32_LANES: usize = 16;
+
 /// An operation with one body for every instruction set.
 pub trait SimdOp {
     /// What the operation gives.
@@ -14,6 +17,8 @@ pub trait SimdOp {
 ///
 /// Vectors of 32-bit floats and integers have [`F32_LANES`](Self::F32_LANES) lanes and share the mask type `M32`;
 /// vectors of 64-bit floats and integers have [`F64_LANES`](Self::F64_LANES) lanes and share `M64`.
+// The token is the receiver of every method, conversions included.
+#[allow(clippy::wrong_self_convention)]
 pub trait Isa: Copy + Send + Sync + 'static {
     /// Tier of the token.
     const TIER: IsaTier;
@@ -138,10 +143,38 @@ pub trait Isa: Copy + Send + Sync + 'static {
     fn load_f16(self, source: &[f16]) -> Self::F32;
     /// Narrowed into the first `F32_LANES` elements.
     fn store_f16(self, value: Self::F32, target: &mut [f16]);
-    /// First `F32_LANES` elements, widened.
+    /// First `F32_LANES` elements, widened; a NaN keeps its bits.
     fn load_bf16(self, source: &[bf16]) -> Self::F32;
     /// Narrowed into the first `F32_LANES` elements.
     fn store_bf16(self, value: Self::F32, target: &mut [bf16]);
+    /// All of `source` (at most `F32_LANES` elements) widened, the rest filled.
+    #[inline(always)]
+    fn load_partial_f16(self, source: &[f16], fill: f16) -> Self::F32 {
+        let mut whole = [fill; MAXIMUM_F32_LANES];
+        whole[..source.len()].copy_from_slice(source);
+        self.load_f16(&whole)
+    }
+    /// The first lanes, narrowed, into all of `target` (at most `F32_LANES` elements).
+    #[inline(always)]
+    fn store_partial_f16(self, value: Self::F32, target: &mut [f16]) {
+        let mut whole = [f16::ZERO; MAXIMUM_F32_LANES];
+        self.store_f16(value, &mut whole);
+        target.copy_from_slice(&whole[..target.len()]);
+    }
+    /// All of `source` (at most `F32_LANES` elements) widened, the rest filled.
+    #[inline(always)]
+    fn load_partial_bf16(self, source: &[bf16], fill: bf16) -> Self::F32 {
+        let mut whole = [fill; MAXIMUM_F32_LANES];
+        whole[..source.len()].copy_from_slice(source);
+        self.load_bf16(&whole)
+    }
+    /// The first lanes, narrowed, into all of `target` (at most `F32_LANES` elements).
+    #[inline(always)]
+    fn store_partial_bf16(self, value: Self::F32, target: &mut [bf16]) {
+        let mut whole = [bf16::ZERO; MAXIMUM_F32_LANES];
+        self.store_bf16(value, &mut whole);
+        target.copy_from_slice(&whole[..target.len()]);
+    }
 
     // --- f64 ---------------------------------------------------------------------------------------------------
     /// All lanes equal.
@@ -198,6 +231,10 @@ pub trait Isa: Copy + Send + Sync + 'static {
     fn bits_f64(self, a: Self::F64) -> Self::I64;
     /// Bits as floats.
     fn from_bits_f64(self, a: Self::I64) -> Self::F64;
+    /// The lanes of an `F32` as two `F64`, low half first (exact). With one lane both results are that lane.
+    fn widen_f64(self, a: Self::F32) -> (Self::F64, Self::F64);
+    /// Two `F64` as one `F32`, low half first, rounded to nearest even. With one lane `high` is ignored.
+    fn narrow_f64(self, low: Self::F64, high: Self::F64) -> Self::F32;
     /// All lanes equal.
     fn splat_i64(self, value: i64) -> Self::I64;
     /// Wrapping a + b.
@@ -206,10 +243,16 @@ pub trait Isa: Copy + Send + Sync + 'static {
     fn sub_i64(self, a: Self::I64, b: Self::I64) -> Self::I64;
     /// Bitwise and.
     fn and_i64(self, a: Self::I64, b: Self::I64) -> Self::I64;
+    /// Bitwise or.
+    fn or_i64(self, a: Self::I64, b: Self::I64) -> Self::I64;
+    /// Bitwise exclusive or.
+    fn xor_i64(self, a: Self::I64, b: Self::I64) -> Self::I64;
     /// Left shift by a constant below 64.
     fn shl_i64<const BITS: i32>(self, a: Self::I64) -> Self::I64;
     /// Logical right shift by a constant below 64.
     fn shr_i64<const BITS: i32>(self, a: Self::I64) -> Self::I64;
+    /// Mask and.
+    fn and_m64(self, a: Self::M64, b: Self::M64) -> Self::M64;
     /// Mask or.
     fn or_m64(self, a: Self::M64, b: Self::M64) -> Self::M64;
     /// Mask not.
@@ -223,6 +266,7 @@ pub trait Isa: Copy + Send + Sync + 'static {
     /// 64 equal virtual lanes.
     fn splat_f64x64(self, value: f64) -> Self::F64x64;
     /// Lanes of a vector as an array prefix: the first `F32_LANES` elements are written.
+    #[inline(always)]
     fn spill_f32(self, value: Self::F32, target: &mut [f32; 64]) {
         self.store_f32(value, target);
     }

@@ -9,22 +9,15 @@
 //! [`Isa::fma_f32`] and never otherwise, minimum and maximum are compare-and-select, and no reciprocal estimate is
 //! used.
 
+mod dispatch;
 mod isa;
+pub mod math;
 mod scalar;
+#[cfg(target_arch = "x86_64")]
+mod x86;
 
-pub use isa::{Isa, SimdOp};
+pub use dispatch::dispatch;
+pub use isa::{Isa, MAXIMUM_F32_LANES, SimdOp};
 pub use scalar::Scalar;
-
-use onl_cpu::IsaTier;
-
-/// Runs an operation compiled for a tier.
-///
-/// # Panics
-/// When this processor does not run the tier.
-pub fn dispatch<O: SimdOp>(tier: IsaTier, op: O) -> O::Output {
-    assert!(
-        IsaTier::available().contains(&tier),
-        "tier {tier} is not available on this processor"
-    );
-    op.eval(Scalar::new())
-}
+#[cfg(target_arch = "x86_64")]
+pub use x86::{Avx2, Avx512};

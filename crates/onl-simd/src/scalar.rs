@@ -391,6 +391,26 @@ impl Isa for Scalar {
     }
 
     #[inline(always)]
+    fn or_i64(self, a: i64, b: i64) -> i64 {
+        a | b
+    }
+
+    #[inline(always)]
+    fn xor_i64(self, a: i64, b: i64) -> i64 {
+        a ^ b
+    }
+
+    #[inline(always)]
+    fn widen_f64(self, a: f32) -> (f64, f64) {
+        (f64::from(a), f64::from(a))
+    }
+
+    #[inline(always)]
+    fn narrow_f64(self, low: f64, _high: f64) -> f32 {
+        low as f32
+    }
+
+    #[inline(always)]
     fn shl_i64<const BITS: i32>(self, a: i64) -> i64 {
         ((a as u64) << BITS) as i64
     }
@@ -398,6 +418,11 @@ impl Isa for Scalar {
     #[inline(always)]
     fn shr_i64<const BITS: i32>(self, a: i64) -> i64 {
         (a as u64 >> BITS) as i64
+    }
+
+    #[inline(always)]
+    fn and_m64(self, a: bool, b: bool) -> bool {
+        a & b
     }
 
     #[inline(always)]
@@ -427,7 +452,7 @@ impl Isa for Scalar {
 
     #[inline(always)]
     fn load_bf16(self, source: &[bf16]) -> f32 {
-        source[0].to_f32()
+        f32::from_bits(u32::from(source[0].to_bits()) << 16)
     }
 
     #[inline(always)]

@@ -1,0 +1,188 @@
+//! Exponential, logistic function and logarithm of `f32`.
+
+use super::{any_outside, polynomial, quiet};
+use crate::Isa;
+
+/// 1.5 · 2²³: adding it rounds a small float to an integer, nearest even, that stands in the low bits of the sum.
+pub(super) const ROUND: f32 = 12582912.0;
+const LOG2_E: f32 = std::f32::consts::LOG2_E;
+/// ln 2 in two parts; the first has few bits, so that its product with an exponent is exact.
+const LN2_HIGH: f32 = 0.693_359_4;
+const LN2_LOW: f32 = -0.000_212_194_44;
+/// (eʳ − 1 − r) / r² on ±ln 2 / 2, weighted by r² e⁻ʳ, highest degree first; then 1 + r.
+const EXP: [f32; 7] = [
+    0.001_383_899_8,
+    0.008_369_195,
+    0.041_668_102,
+    0.166_665_17,
+    0.499_999_94,
+    1.0,
+    1.0,
+];
+
+/// Largest |x| whose exponential is finite and normal, with room to spare: the domain of [`exp_ordinary`].
+pub const EXP_ORDINARY_LIMIT: f32 = 87.33;
+
+/// eʳ for the reduced argument and, in the low bits of the second result, the power of two that scales it.
+#[inline(always)]
+fn exp_reduced<I: Isa>(isa: I, x: I::F32) -> (I::F32, I::I32) {
+    let sum = isa.fma_f32(x, isa.splat_f32(LOG2_E), isa.splat_f32(ROUND));
+    let n = isa.sub_f32(sum, isa.splat_f32(ROUND));
+    let r = isa.fma_f32(n, isa.splat_f32(-LN2_HIGH), x);
+    let r = isa.fma_f32(n, isa.splat_f32(-LN2_LOW), r);
+    (polynomial(isa, r, &EXP), isa.bits_f32(sum))
+}
+
+/// Exponential for |x| ≤ [`EXP_ORDINARY_LIMIT`], bits as [`exp`]; lanes beyond it hold garbage.
+///
+/// For callers that test the domain of several vectors at once.
+#[inline(always)]
+pub fn exp_ordinary<I: Isa>(isa: I, x: I::F32) -> I::F32 {
+    let (p, n) = exp_reduced(isa, x);
+    isa.from_bits_f32(isa.add_i32(isa.bits_f32(p), isa.shl_i32::<23>(n)))
+}
+
+/// eˣ. Error below 0.9 ULP; denormal results are rounded to nearest even; exp(−∞) = 0, exp(∞) = ∞.
+#[inline(always)]
+pub fn exp<I: Isa>(isa: I, x: I::F32) -> I::F32 {
+    if any_outside(isa, x, EXP_ORDINARY_LIMIT) {
+        exp_full(isa, x)
+    } else {
+        exp_ordinary(isa, x)
+    }
+}
+
+/// As [`exp`], for every lane, without a multiplication that produces or consumes a denormal.
+#[inline(always)]
+fn exp_full<I: Isa>(isa: I, x: I::F32) -> I::F32 {
+    let clamped = isa.max_f32(isa.min_f32(x, isa.splat_f32(89.0)), isa.splat_f32(-104.0));
+    let (p, n) = exp_reduced(isa, clamped);
+
+    // The result in units of 2⁻¹⁴⁹, where it may be denormal: adding 2²³ rounds it to an integer, whose bits are
+    // those of the denormal.
+    let two_23 = isa.splat_f32(8388608.0);
+    let low = isa.lt_f32(clamped, isa.splat_f32(-87.0));
+    let units = isa.add_i32(
+        isa.bits_f32(p),
+        isa.shl_i32::<23>(isa.add_i32(n, isa.splat_i32(149))),
+    );
+    let units = isa.select_f32(low, isa.from_bits_f32(units), two_23);
+    let denormal = isa.lt_f32(units, two_23);
+    let tiny = isa.sub_i32(
+        isa.bits_f32(isa.add_f32(units, two_23)),
+        isa.bits_f32(two_23),
+    );
+
+    // Half of the result, doubled where it may overflow.
+    let positive = isa.lt_f32(isa.splat_f32(0.0), clamped);
+    let n = isa.sub_i32(
+        n,
+        isa.select_i32(positive, isa.splat_i32(1), isa.splat_i32(0)),
+    );
+    let scaled = isa.add_i32(isa.bits_f32(p), isa.shl_i32::<23>(n));
+    let one = isa.splat_f32(1.0);
+    let scaled = isa.select_f32(denormal, one, isa.from_bits_f32(scaled));
+    let scaled = isa.mul_f32(scaled, isa.select_f32(positive, isa.splat_f32(2.0), one));
+
+    let result = isa.select_f32(denormal, isa.from_bits_f32(tiny), scaled);
+    isa.select_f32(isa.is_nan_f32(x), quiet(isa, x), result)
+}
+
+/// Logistic function 1 / (1 + e⁻ˣ). Relative accuracy on both sides: error below 1.6 ULP for positive x, 2.5 ULP for
+/// negative x.
+#[inline(always)]
+pub fn sigmoid<I: Isa>(isa: I, x: I::F32) -> I::F32 {
+    let one = isa.splat_f32(1.0);
+    let negative = isa.lt_f32(x, isa.splat_f32(0.0));
+    let below = isa.neg_f32(isa.abs_f32(x));
+    if any_outside(isa, x, EXP_ORDINARY_LIMIT) {
+        // A denormal e⁻|ˣ| is the result itself on the negative side and nothing beside 1 on the positive one.
+        let e = exp_full(isa, below);
+        let denormal = isa.lt_f32(e, isa.splat_f32(f32::MIN_POSITIVE));
+        let normal = isa.select_f32(denormal, isa.splat_f32(0.0), e);
+        let quotient = isa.div_f32(
+            isa.select_f32(negative, normal, one),
+            isa.add_f32(one, normal),
+        );
+        let tail = isa.and_m32(denormal, negative);
+        let result = isa.select_f32(tail, e, quotient);
+        isa.select_f32(isa.is_nan_f32(x), quiet(isa, x), result)
+    } else {
+        let e = exp_ordinary(isa, below);
+        isa.div_f32(isa.select_f32(negative, e, one), isa.add_f32(one, e))
+    }
+}
+
+/// (log(1 + f) − f) / f² on [−1/3, 1/3], highest degree first; the last coefficient is fixed.
+const LOG: [f32; 9] = [
+    -0.124_559_19,
+    0.140_719_43,
+    -0.122_772_47,
+    0.139_883_16,
+    -0.166_743_49,
+    0.200_114_71,
+    -0.249_999_2,
+    0.333_331_97,
+    -0.5,
+];
+const LN_2: f32 = std::f32::consts::LN_2;
+/// Bits of 2/3, rounded up.
+const TWO_THIRDS: i32 = 0x3f2a_aaab;
+
+/// log of positive normal lanes, `exponent` powers of two to be added.
+#[inline(always)]
+fn log_normal<I: Isa>(isa: I, x: I::F32, exponent: I::F32) -> I::F32 {
+    let bits = isa.bits_f32(x);
+    let e = isa.and_i32(
+        isa.sub_i32(bits, isa.splat_i32(TWO_THIRDS)),
+        isa.splat_i32(0xff80_0000_u32 as i32),
+    );
+    let f = isa.sub_f32(isa.from_bits_f32(isa.sub_i32(bits, e)), isa.splat_f32(1.0));
+    // e is a multiple of 2²³, so the conversion and the scaling are exact.
+    let k = isa.fma_f32(isa.to_f32(e), isa.splat_f32(1.0 / 8388608.0), exponent);
+    let q = polynomial(isa, f, &LOG);
+    let r = isa.fma_f32(isa.mul_f32(f, f), q, f);
+    isa.fma_f32(k, isa.splat_f32(LN_2), r)
+}
+
+/// Natural logarithm. Error below 1 ULP; log(±0) = −∞, log(∞) = ∞, NaN for negative x.
+#[inline(always)]
+pub fn log<I: Isa>(isa: I, x: I::F32) -> I::F32 {
+    // Positive normal numbers are the 0x7f000000 bit patterns from 0x00800000 on: shifted so that they are the lowest
+    // signed integers, all others compare greater.
+    let bits = isa.bits_f32(x);
+    let shifted = isa.add_i32(bits, isa.splat_i32(0x7f80_0000));
+    let last = isa.splat_i32(0xfeff_ffff_u32 as i32);
+    if isa.any_m32(isa.lt_i32(last, shifted)) {
+        log_full(isa, x)
+    } else {
+        log_normal(isa, x, isa.splat_f32(0.0))
+    }
+}
+
+/// As [`log`], for every lane.
+#[inline(always)]
+fn log_full<I: Isa>(isa: I, x: I::F32) -> I::F32 {
+    let bits = isa.bits_f32(x);
+    let zero = isa.splat_i32(0);
+    let not_positive = isa.lt_i32(bits, isa.splat_i32(1));
+    let below_normal = isa.lt_i32(bits, isa.splat_i32(0x0080_0000));
+    let denormal = isa.and_m32(below_normal, isa.not_m32(not_positive));
+    let beyond = isa.lt_i32(isa.splat_i32(0x7f7f_ffff), bits);
+    let special = isa.or_m32(not_positive, beyond);
+
+    // The bits of a denormal as an integer are its value in units of 2⁻¹⁴⁹.
+    let integer = isa.to_f32(bits);
+    let one = isa.splat_f32(1.0);
+    let ordinary = isa.select_f32(special, one, isa.select_f32(denormal, integer, x));
+    let exponent = isa.select_f32(denormal, isa.splat_f32(-149.0), isa.splat_f32(0.0));
+    let result = log_normal(isa, ordinary, exponent);
+
+    let nan = isa.from_bits_f32(isa.splat_i32(0x7fc0_0000));
+    let result = isa.select_f32(isa.lt_i32(bits, zero), nan, result);
+    let is_zero = isa.eq_f32(x, isa.splat_f32(0.0));
+    let result = isa.select_f32(is_zero, isa.splat_f32(f32::NEG_INFINITY), result);
+    let is_infinite = isa.eq_f32(x, isa.splat_f32(f32::INFINITY));
+    let result = isa.select_f32(is_infinite, x, result);
+    isa.select_f32(isa.is_nan_f32(x), quiet(isa, x), result)
+}

@@ -1,0 +1,77 @@
+//! Elementary functions with equal bits on every tier.
+//!
+//! Every function has one body, generic over [`Isa`], of IEEE operations and explicit fused multiply-adds. Common
+//! arguments take a straight path; arguments that need more (NaN, infinities, denormals) send the whole vector
+//! through a second path that gives the common lanes the same bits, so that a lane's result never depends on its
+//! neighbours. NaN results are the argument with its quiet bit set, or 0x7fc00000 for a domain error.
+
+pub mod double;
+mod exponential;
+mod map;
+mod piecewise;
+mod power;
+mod trigonometric;
+
+pub use exponential::{EXP_ORDINARY_LIMIT, exp, exp_ordinary, log, sigmoid};
+pub use map::{
+    Cos, Erf, Exp, Gelu, Log, Sigmoid, Sin, Sqrt, Tanh, UnaryF32, UnaryF64, map, map_bf16, map_f16,
+    map_f64,
+};
+pub use piecewise::{erf, gelu, tanh};
+pub use power::pow;
+pub use trigonometric::{cos, sin};
+
+use crate::{Isa, MAXIMUM_F32_LANES};
+
+/// Square root, correctly rounded.
+#[inline(always)]
+pub fn sqrt<I: Isa>(isa: I, x: I::F32) -> I::F32 {
+    isa.sqrt_f32(x)
+}
+
+/// Horner's scheme, highest degree first.
+#[inline(always)]
+fn polynomial<I: Isa, const N: usize>(isa: I, x: I::F32, coefficients: &[f32; N]) -> I::F32 {
+    let mut sum = isa.splat_f32(coefficients[0]);
+    for degree in 1..N {
+        sum = isa.fma_f32(sum, x, isa.splat_f32(coefficients[degree]));
+    }
+    sum
+}
+
+/// Horner's scheme, highest degree first.
+#[inline(always)]
+fn polynomial_f64<I: Isa, const N: usize>(isa: I, x: I::F64, coefficients: &[f64; N]) -> I::F64 {
+    let mut sum = isa.splat_f64(coefficients[0]);
+    for degree in 1..N {
+        sum = isa.fma_f64(sum, x, isa.splat_f64(coefficients[degree]));
+    }
+    sum
+}
+
+/// The NaN lanes of `x` quieted.
+#[inline(always)]
+fn quiet<I: Isa>(isa: I, x: I::F32) -> I::F32 {
+    isa.from_bits_f32(isa.or_i32(isa.bits_f32(x), isa.splat_i32(0x0040_0000)))
+}
+
+/// Whether any lane is NaN or beyond ±`limit`.
+#[inline(always)]
+fn any_outside<I: Isa>(isa: I, x: I::F32, limit: f32) -> bool {
+    let inside = isa.le_f32(isa.abs_f32(x), isa.splat_f32(limit));
+    isa.any_m32(isa.not_m32(inside))
+}
+
+/// The lanes as an array, the rest 0.
+#[inline(always)]
+fn spill_f32<I: Isa>(isa: I, x: I::F32) -> [f32; MAXIMUM_F32_LANES] {
+    let mut lanes = [0.0; MAXIMUM_F32_LANES];
+    isa.store_f32(x, &mut lanes);
+    lanes
+}
+
+/// The first lanes of an array.
+#[inline(always)]
+fn lanes_f32<I: Isa>(isa: I, lanes: &[f32; MAXIMUM_F32_LANES]) -> I::F32 {
+    isa.load_f32(lanes)
+}
