@@ -1,0 +1,119 @@
+//! Adapters of the movement family: operators that copy, rearrange or convert elements.
+
+mod arrange;
+mod convert;
+mod join;
+mod pad;
+mod select;
+pub(crate) mod support;
+
+use crate::{
+    Coverage, Example, ExampleInput, InferContext, InferError, KernelEntry, KernelError,
+    PrepareContext, PrepareError, PreparedKernel, ShapeDependence, TypeSource,
+};
+use onl_cpu::IsaTier;
+use onl_executor::Lanes;
+use onl_ir::{NodeView, OpId};
+use onl_movement::{Execution, MovementError};
+use onl_snapshot::{ParallelConfig, Tuned, TunedConfig};
+use onl_tensor::ElementType;
+use support::{BYTE_TYPES, Identity};
+
+/// Kernels of the family.
+pub(crate) fn entries() -> Vec<KernelEntry> {
+    let mut entries = arrange::entries();
+    entries.extend(join::entries());
+    entries.extend(select::entries());
+    entries.extend(pad::entries());
+    entries.extend(convert::entries());
+    entries
+}
+
+/// The entry that the operators of the family vary: all types of whole bytes, division among lanes tunable.
+fn entry(
+    op_type: &'static str,
+    opsets: (i64, i64),
+    prepare: fn(
+        &NodeView<'_>,
+        &PrepareContext<'_>,
+    ) -> Result<Box<dyn PreparedKernel>, PrepareError>,
+    infer: fn(&mut InferContext<'_>) -> Result<(), InferError>,
+    examples: fn(ElementType, usize) -> Vec<Example>,
+) -> KernelEntry {
+    KernelEntry {
+        domain: OpId::ONNX,
+        op_type,
+        opsets,
+        type_source: TypeSource::Input(0),
+        element_types: BYTE_TYPES,
+        implementation: "strided",
+        revision: 1,
+        prepare,
+        infer,
+        shape_dependence: ShapeDependence::Shapes,
+        coverage: Coverage::Tunable(ParallelConfig::schema),
+        regions: &[],
+        examples,
+    }
+}
+
+/// Division parameters and tier of a prepared node.
+struct Division {
+    tuned: Tuned<ParallelConfig>,
+    tier: IsaTier,
+}
+
+impl Division {
+    fn new(op_type: &'static str, node: &NodeView<'_>, context: &PrepareContext<'_>) -> Self {
+        let identity = Identity {
+            op_type,
+            implementation: "strided",
+            revision: 1,
+        };
+        Division {
+            tuned: identity.config(node, context, 0),
+            tier: context.tier,
+        }
+    }
+
+    /// How a call that writes this many elements is executed.
+    fn execution<'run>(&self, elements: usize, lanes: Lanes<'run>) -> Execution<'run> {
+        Execution::new(lanes, *self.tuned.at(elements as u64), self.tier)
+    }
+}
+
+impl From<MovementError> for KernelError {
+    fn from(error: MovementError) -> Self {
+        match error {
+            MovementError::Region(error) => error.into(),
+            MovementError::Tensor(error) => error.into(),
+            MovementError::Shapes { shapes, reason } => KernelError::Shapes { shapes, reason },
+            MovementError::IndexOutOfRange {
+                index,
+                position,
+                axis,
+                size,
+            } => KernelError::IndexOutOfRange {
+                index,
+                position,
+                axis,
+                size,
+            },
+            MovementError::SubByte { .. }
+            | MovementError::Cast { .. }
+            | MovementError::Parse { .. } => KernelError::InvalidInput {
+                index: 0,
+                reason: error.to_string(),
+            },
+        }
+    }
+}
+
+/// Two-dimensional random input of about `size` elements.
+fn matrix(element_type: ElementType, size: usize) -> ExampleInput {
+    let side = ((size as f64).sqrt() as usize).max(1);
+    ExampleInput::random(element_type, &[size.div_ceil(side), side])
+}
+
+#[cfg(test)]
+mod tests;
