@@ -29,7 +29,27 @@ pub const NEWEST_IR_VERSION: i64 = 13;
 /// [`OnnxError`] with file, place and problem for anything that breaks the ONNX specification or `limits`.
 pub fn read_model(path: impl AsRef<Path>, limits: &LoadLimits) -> Result<Model, OnnxError> {
     let path = path.as_ref();
-    let bytes = map(path)?;
+    read_opened_model(open_model(path)?, path, limits)
+}
+
+/// Maps a model file; the first half of [`read_model`], for callers that time or share it.
+///
+/// # Errors
+/// [`OnnxError`] when the file cannot be mapped.
+pub fn open_model(path: impl AsRef<Path>) -> Result<Bytes, OnnxError> {
+    map(path.as_ref())
+}
+
+/// Reads a model from the bytes that [`open_model`] gave for `path`; the second half of [`read_model`].
+///
+/// # Errors
+/// As [`read_model`].
+pub fn read_opened_model(
+    bytes: Bytes,
+    path: impl AsRef<Path>,
+    limits: &LoadLimits,
+) -> Result<Model, OnnxError> {
+    let path = path.as_ref();
     decode_model(bytes, ExternalData::beside(path), limits).map_err(|e| e.in_file(path))
 }
 

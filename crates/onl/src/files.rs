@@ -9,32 +9,22 @@ use std::path::Path;
 /// # Errors
 /// [`Error::Onnx`] that names the file and what is wrong with it.
 pub fn read_value(path: &Path, value_type: Option<&TypeInfo>) -> Result<Value, Error> {
-    match extension(path).as_str() {
-        "npy" => Ok(onl_onnx::read_npy(path)?.into()),
-        "pb" => Ok(onl_onnx::read_value_file(path, value_type)?),
-        other => Err(unknown(path, other)),
+    match value_type {
+        // A tensor of another type or shape is refused by the session, which can name the input.
+        Some(value_type) if value_type.as_tensor().is_none() => {
+            Ok(onl_onnx::read_value_file(path, value_type)?)
+        }
+        _ => Ok(onl_onnx::read_tensor_file(path)?.into()),
     }
 }
 
-/// Writes a value under the name of its graph value to a `.npy` or `.pb` file.
+/// Writes a value to a `.npy` file (tensors only) or a `.pb` file; the file name's ending tells which.
 ///
 /// # Errors
 /// [`Error::Onnx`] when the file cannot be written or its format does not hold the value's type.
-pub fn write_value(path: &Path, name: &str, value: &Value) -> Result<(), Error> {
-    match extension(path).as_str() {
-        "npy" => match value.as_tensor() {
-            Some(tensor) => Ok(onl_onnx::write_npy(path, tensor)?),
-            None => Err(Error::Other(format!("'{name}' is not a tensor and does not fit a .npy file; use .pb"))),
-        },
-        "pb" => Ok(onl_onnx::write_value_file(path, name, value)?),
-        other => Err(unknown(path, other)),
+pub fn write_value(path: &Path, value: &Value) -> Result<(), Error> {
+    match value.as_tensor() {
+        Some(tensor) => Ok(onl_onnx::write_tensor_file(path, tensor)?),
+        None => Ok(onl_onnx::write_value_pb(path, value)?),
     }
-}
-
-fn extension(path: &Path) -> String {
-    path.extension().map_or_else(String::new, |e| e.to_string_lossy().to_lowercase())
-}
-
-fn unknown(path: &Path, extension: &str) -> Error {
-    Error::Other(format!("{}: '.{extension}' files are not read or written here; use .npy or .pb", path.display()))
 }

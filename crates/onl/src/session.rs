@@ -232,7 +232,7 @@ impl SessionBuilder {
         };
         let open = started.elapsed();
         let model = match bytes {
-            (bytes, Some(path)) => onl_onnx::read_model_mapped(bytes, &path, &self.limits)?,
+            (bytes, Some(path)) => onl_onnx::read_opened_model(bytes, &path, &self.limits)?,
             (bytes, None) => onl_onnx::read_model_bytes(bytes, None, &self.limits)?,
         };
         let parse = started.elapsed() - open;

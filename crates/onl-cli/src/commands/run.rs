@@ -34,7 +34,7 @@ pub fn run(arguments: &Arguments) -> Result<Exit> {
         std::fs::create_dir_all(folder).with_context(|| format!("folder {}", folder.display()))?;
         for (index, value) in outputs.iter().enumerate() {
             let path = folder.join(format!("output_{index}.{}", arguments.format));
-            onl::write_value(&path, names[index], value)
+            onl::write_value(&path, value)
                 .with_context(|| format!("output '{}' to {}", names[index], path.display()))?;
         }
     }
