@@ -119,12 +119,6 @@ impl<'run> Lanes<'run> {
         }
     }
 
-    /// The same lanes with regions attributed to a node.
-    pub fn for_node(self, node: u32) -> Self {
-        let _ = node;
-        self
-    }
-
     /// Most lanes that a region can get, the caller included; per-lane scratch is sized by it.
     pub fn count(&self) -> usize {
         self.run.map_or(1, |run| run.team.workers + 1)

@@ -98,7 +98,7 @@ impl CalibrationTarget for NodeCalibration {
     fn search(&self) -> Search {
         (self.search)(&SearchContext {
             element_type: self.key.element_type,
-            participants: self.context.executor.lanes(),
+            participants: self.context.executor.participants(),
             l1d_bytes: self.context.l1d_bytes,
             l2_bytes: self.context.l2_bytes,
         })
@@ -129,7 +129,7 @@ impl CalibrationTarget for NodeCalibration {
             &example,
             &snapshot,
             self.context.tier,
-            executor.lanes(),
+            executor.participants(),
         )
         .map_err(|error| failed(error.to_string()))?;
         Ok(Box::new(NodeInstance {

@@ -249,6 +249,7 @@ impl SessionBuilder {
             table: Arc::clone(environment.table()),
             snapshot: Arc::new(snapshot),
             executor: Arc::clone(lease.executor()),
+            descriptor: resolved.descriptor(),
             tier: self.tier.unwrap_or_else(IsaTier::detect),
         };
         let runtime = RuntimeSession::new(&model, options)?;
