@@ -1,1 +1,42 @@
-//! Packed, blocked, vectorized matrix products.
+//! Matrix products over `f32`, `f64`, `f16` and `bf16`: blocked, vectorized, parallel, with equal bits everywhere.
+//!
+//! # Order of arithmetic, version 1
+//! Element (i, j) of `A · B`, with A of m × k and B of k × n, is computed in the type of accumulation (`f64` for
+//! `f64`, `f32` for the other types, operands widened exactly):
+//!
+//! 1. k is cut into blocks of [`BLOCK`] steps, the last one shorter; nothing is padded.
+//! 2. Each block is one chain: it starts from +0, and for every k of the block in increasing order
+//!    `chain = fma(a[i][k], b[k][j], chain)`, rounded once.
+//! 3. The result is the chain of block 0, to which the chains of blocks 1, 2, … are added in this order, each
+//!    addition rounded. With k = 0 it is +0.
+//! 4. The epilogue gives `alpha · result`, rounded, and with an addend `fma(beta, c, alpha · result)`, rounded once.
+//!    Factors of 1 change nothing. 16-bit results are then rounded once, to nearest even.
+//!
+//! The problem alone determines the bits (any NaN equals any NaN): tier, tiles, packing, path and the number of
+//! lanes do not.
+//!
+//! # Structure
+//! A [`Plan`] divides the output into units of (batch entry, block of columns, group of rows), which one region
+//! distributes. Within a unit, slices of k come first, then blocks of rows, then panels of B, then register tiles;
+//! rows are cut into tiles whose heights differ by at most one. Register tiles read A in place, or from a copy where
+//! it is transposed, of a 16-bit type, or so strided that its rows fall into the same cache sets.
+
+mod config;
+mod element;
+mod integer;
+mod pack;
+mod plan;
+mod problem;
+mod product;
+mod tile;
+
+pub use config::{GemmConfig, PathChoice};
+pub use element::{Compute, Storage};
+pub use integer::{WrappingElement, wrapping_product};
+pub use pack::PackedB;
+pub use plan::{BForm, Dimensions, Plan};
+pub use problem::{Addend, Batch, Epilogue, GemmError, Matrix};
+pub use product::{Factor, Output, PRODUCT_REGION, Problem, gemm};
+
+/// Steps of k in one chain of the order of arithmetic.
+pub const BLOCK: usize = 4096;

@@ -1,0 +1,219 @@
+use onl_snapshot::{
+    Candidate, Parameter, ParameterKind, ParameterRow, ParameterValue, Schema, TunedConfig,
+};
+
+const FMAS_PER_WORK_UNIT: &str = "parallel.fmas_per_work_unit";
+const MINIMUM_TASKS: &str = "parallel.minimum_tasks";
+const MAXIMUM_PARTICIPANTS: &str = "parallel.maximum_participants";
+const PATH: &str = "algorithm.path";
+const TILE_M: &str = "algorithm.tile_m";
+const TILE_N: &str = "algorithm.tile_n";
+const TILE_K: &str = "algorithm.tile_k";
+const PACK_B_MINIMUM_ELEMENTS: &str = "algorithm.pack_b_minimum_elements";
+const SKINNY_M_LIMIT: &str = "algorithm.skinny_m_limit";
+
+/// Whether B is packed at a call. A constant B is always packed, at preparation; a B whose rows are not contiguous,
+/// or of a 16-bit type, is always packed at the call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PathChoice {
+    /// By `pack_b_minimum_elements` and `skinny_m_limit`.
+    Auto,
+    /// Always packed.
+    Packed,
+    /// Read in place.
+    Unpacked,
+}
+
+/// Parameters of a product.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct GemmConfig {
+    /// Multiply-adds that one claim of a lane covers, at least.
+    pub fmas_per_work_unit: usize,
+    /// Products of fewer chunks run on the caller alone.
+    pub minimum_tasks: usize,
+    /// Most lanes; 0 leaves it to the session.
+    pub maximum_participants: usize,
+    /// Whether B is packed.
+    pub path: PathChoice,
+    /// Rows of a block of A, rounded up to whole register tiles.
+    pub tile_m: usize,
+    /// Columns of a block of B, rounded up to whole panels.
+    pub tile_n: usize,
+    /// Steps of k between two visits to the output.
+    pub tile_k: usize,
+    /// Smallest `k · n` of which B is packed.
+    pub pack_b_minimum_elements: usize,
+    /// Most rows for which B is read in place whatever its size.
+    pub skinny_m_limit: usize,
+}
+
+const fn integer(
+    name: &'static str,
+    default: i64,
+    minimum: i64,
+    maximum: i64,
+    unit: &'static str,
+    meaning: &'static str,
+) -> Parameter {
+    Parameter {
+        name,
+        kind: ParameterKind::Integer {
+            default,
+            minimum,
+            maximum,
+        },
+        unit,
+        meaning,
+    }
+}
+
+static SCHEMA: Schema = Schema {
+    parameters: &[
+        integer(
+            FMAS_PER_WORK_UNIT,
+            1 << 19,
+            1 << 10,
+            1 << 50,
+            "multiply-adds",
+            "Multiply-adds that one claim of a lane covers, at least.",
+        ),
+        integer(
+            MINIMUM_TASKS,
+            2,
+            1,
+            1 << 40,
+            "chunks",
+            "Products of fewer chunks run on the caller alone.",
+        ),
+        integer(
+            MAXIMUM_PARTICIPANTS,
+            0,
+            0,
+            4_096,
+            "lanes",
+            "Most lanes that take part; 0 is the session's limit.",
+        ),
+        Parameter {
+            name: PATH,
+            kind: ParameterKind::Choice {
+                default: "auto",
+                values: &["auto", "packed", "unpacked"],
+            },
+            unit: "",
+            meaning: "Whether a B that is not constant is packed at the call: by size, always, or never where rows are contiguous.",
+        },
+        integer(
+            TILE_M,
+            144,
+            12,
+            4_096,
+            "rows",
+            "Rows of a block of A, rounded up to whole register tiles.",
+        ),
+        integer(
+            TILE_N,
+            128,
+            16,
+            8_192,
+            "columns",
+            "Columns of a block of B, rounded up to whole panels.",
+        ),
+        integer(
+            TILE_K,
+            1_024,
+            64,
+            4_096,
+            "steps",
+            "Steps of k between two visits to the output; blocks of the specification are cut, never joined.",
+        ),
+        integer(
+            PACK_B_MINIMUM_ELEMENTS,
+            65_536,
+            0,
+            1 << 50,
+            "elements",
+            "Smallest B that is packed when the path is chosen by size.",
+        ),
+        integer(
+            SKINNY_M_LIMIT,
+            16,
+            0,
+            1 << 20,
+            "rows",
+            "Most rows of A for which B is read in place whatever its size, when the path is chosen by size.",
+        ),
+    ],
+    check: |_| Ok(()),
+};
+
+impl TunedConfig for GemmConfig {
+    fn schema() -> &'static Schema {
+        &SCHEMA
+    }
+
+    fn from_row(row: &ParameterRow) -> Self {
+        let size = |name| usize::try_from(row.integer(name)).unwrap_or(usize::MAX);
+        GemmConfig {
+            fmas_per_work_unit: size(FMAS_PER_WORK_UNIT),
+            minimum_tasks: size(MINIMUM_TASKS),
+            maximum_participants: size(MAXIMUM_PARTICIPANTS),
+            path: match row.choice(PATH) {
+                "packed" => PathChoice::Packed,
+                "unpacked" => PathChoice::Unpacked,
+                _ => PathChoice::Auto,
+            },
+            tile_m: size(TILE_M),
+            tile_n: size(TILE_N),
+            tile_k: size(TILE_K),
+            pack_b_minimum_elements: size(PACK_B_MINIMUM_ELEMENTS),
+            skinny_m_limit: size(SKINNY_M_LIMIT),
+        }
+    }
+}
+
+impl Default for GemmConfig {
+    fn default() -> Self {
+        GemmConfig::from_row(&SCHEMA.defaults())
+    }
+}
+
+impl GemmConfig {
+    /// Rows that differ from the defaults by one or two choices. Cache sizes in bytes put the more promising ones
+    /// first; `element_bytes` is the size of an accumulator.
+    pub fn candidates(element_bytes: usize, l2_bytes: Option<u64>) -> Vec<Candidate> {
+        let defaults = SCHEMA.defaults();
+        let row = |name: &str, values: &[(&str, i64)]| Candidate {
+            name: name.to_owned(),
+            values: values
+                .iter()
+                .fold(defaults.clone(), |row, &(parameter, value)| {
+                    row.with(parameter, ParameterValue::Integer(value))
+                }),
+        };
+        let deep = row("deep_blocks", &[(TILE_K, 1_024)]);
+        let shallow = row("shallow_blocks", &[(TILE_K, 256)]);
+        // A block of A should leave half of the second-level cache to panels of B and to the output.
+        let deep_fits =
+            l2_bytes.is_none_or(|bytes| 2 * 144 * 1_024 * element_bytes as u64 <= bytes);
+        let mut candidates = if deep_fits {
+            vec![deep, shallow]
+        } else {
+            vec![shallow, deep]
+        };
+        candidates.extend([
+            row("wide_blocks", &[(TILE_N, 256)]),
+            row("narrow_blocks", &[(TILE_N, 64)]),
+            row("low_wide_blocks", &[(TILE_M, 72), (TILE_N, 256)]),
+            row(
+                "pack_small_b",
+                &[(PACK_B_MINIMUM_ELEMENTS, 4_096), (SKINNY_M_LIMIT, 4)],
+            ),
+            row("coarse_chunks", &[(FMAS_PER_WORK_UNIT, 1 << 21)]),
+            row(
+                "fine_chunks",
+                &[(FMAS_PER_WORK_UNIT, 1 << 17), (TILE_N, 64)],
+            ),
+        ]);
+        candidates
+    }
+}
