@@ -238,7 +238,7 @@ impl SessionBuilder {
         let parse = started.elapsed() - open;
         let environment = self.environment.unwrap_or_else(|| Environment::new(self.profiles));
         let resolved = environment.resolve(&self.policy)?;
-        let mut snapshot = environment.snapshot(&resolved)?;
+        let mut snapshot = environment.snapshot(&resolved);
         for (key, values) in self.overrides {
             let schema = environment.schema(&key)?;
             schema.check_row(&values).map_err(|error| Error::Other(format!("override of {key}: {error}")))?;

@@ -20,7 +20,7 @@ pub struct Arguments {
 pub fn run(arguments: &Arguments) -> Result<Exit> {
     let environment = commands::environment(&arguments.common);
     let resolved = environment.resolve(&commands::policy(&arguments.common))?;
-    let snapshot = environment.snapshot(&resolved)?;
+    let snapshot = environment.snapshot(&resolved);
     let mut list = inventory(environment.table(), &snapshot);
     let errors = validate_inventory(&list).err().unwrap_or_default();
     if let Some(state) = &arguments.state {
