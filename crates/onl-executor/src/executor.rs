@@ -113,6 +113,11 @@ impl CpuExecutor {
         self.identity
     }
 
+    /// Whether this process is a forked child of the one that made the executor.
+    pub(crate) fn is_inherited(&self) -> bool {
+        fork::generation() != self.generation
+    }
+
     /// Worker lanes that the system did not let run on the processor of their policy; they run anywhere.
     pub fn refused_pins(&self) -> u32 {
         self.pool.refused_pins()
@@ -133,7 +138,7 @@ impl CpuExecutor {
     /// # Errors
     /// [`ExecutorError::Forked`] in a forked child of the process that made the executor.
     pub fn enter_with<'e>(&'e self, options: RunOptions<'e>) -> Result<Run<'e>, ExecutorError> {
-        if fork::generation() != self.generation {
+        if self.is_inherited() {
             return Err(ExecutorError::Forked);
         }
         Ok(self.start(&options, false))
@@ -198,7 +203,7 @@ impl std::fmt::Debug for CpuExecutor {
 impl Drop for CpuExecutor {
     fn drop(&mut self) {
         let threads = std::mem::take(&mut self.threads);
-        if fork::generation() != self.generation {
+        if self.is_inherited() {
             // The threads live in the parent only.
             std::mem::forget(threads);
             return;

@@ -2,16 +2,15 @@
 
 use crate::sync::{AtomicU32, AtomicU64, Ordering, Sleeper, fence};
 use crate::thread_affinity::CallerAvoidance;
-use serde::{Deserialize, Serialize};
 use std::time::{Duration, Instant};
 
 /// How lanes wait between regions. Part of the execution identity.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum WaitMode {
     /// Spins for as long as the executor lives: lanes join at once and use their processors all the time.
     Latency,
-    /// Spins for an adaptive, bounded time of 20 to 500 µs, then sleeps.
+    /// Spins for an adaptive, bounded time of 20 to 500 µs, then sleeps. The time grows while spinning up to the bound
+    /// catches the next region, and shrinks while it does not.
     #[default]
     Balanced,
     /// Sleeps at once.
@@ -36,7 +35,9 @@ const SHORTEST_SPIN: Duration = Duration::from_micros(20);
 const LONGEST_SPIN: Duration = Duration::from_micros(500);
 const FIRST_SPIN: Duration = Duration::from_micros(100);
 /// A lane that spins longer than this lets other threads of its processor run now and then.
-const YIELD_AFTER: Duration = Duration::from_millis(1);
+const YIELD_AFTER: Duration = Duration::from_millis(10);
+/// A lane that was woken at the start of a run spins at least so long for the run's first region.
+const RUN_START_SPIN: Duration = Duration::from_micros(200);
 /// Polls between two looks at the clock.
 const POLLS_PER_CLOCK: u32 = 64;
 
@@ -119,8 +120,13 @@ impl Waiter {
 
     /// Waits for a message other than `seen`. `idle` says whether no run holds the lane.
     pub(crate) fn next(&mut self, mailbox: &Mailbox, seen: u64, idle: impl Fn() -> bool) -> u64 {
+        if let Some(word) = mailbox.message_other_than(seen) {
+            return word;
+        }
+        let mut began = Instant::now();
         loop {
             if let Some(word) = self.spin(mailbox, seen) {
+                self.spin = (self.spin * 2).min(LONGEST_SPIN);
                 return word;
             }
             if idle() {
@@ -129,13 +135,20 @@ impl Waiter {
             mailbox.sleep(seen);
             self.avoidance
                 .leave(mailbox.caller_cpu.load(Ordering::Relaxed));
+            self.spin = if began.elapsed() < LONGEST_SPIN {
+                (self.spin * 2).min(LONGEST_SPIN)
+            } else {
+                (self.spin / 2).max(SHORTEST_SPIN)
+            };
             if let Some(word) = mailbox.message_other_than(seen) {
                 return word;
             }
+            self.spin = self.spin.max(RUN_START_SPIN);
+            began = Instant::now();
         }
     }
 
-    fn spin(&mut self, mailbox: &Mailbox, seen: u64) -> Option<u64> {
+    fn spin(&self, mailbox: &Mailbox, seen: u64) -> Option<u64> {
         let limit = match self.mode {
             WaitMode::Latency => Duration::MAX,
             WaitMode::Balanced if self.crowded => SHORTEST_SPIN,
@@ -143,12 +156,7 @@ impl Waiter {
             WaitMode::Frugal => Duration::ZERO,
             WaitMode::Fixed(limit) => limit,
         };
-        let found = self.spin_for(mailbox, seen, limit);
-        self.spin = match found {
-            Some(_) => (self.spin * 2).min(LONGEST_SPIN),
-            None => (self.spin / 2).max(SHORTEST_SPIN),
-        };
-        found
+        self.spin_for(mailbox, seen, limit)
     }
 
     fn spin_for(&self, mailbox: &Mailbox, seen: u64, limit: Duration) -> Option<u64> {
