@@ -191,6 +191,10 @@ impl CpuExecutor {
     }
 }
 
+// A panic in a region leaves the executor as it was.
+impl std::panic::UnwindSafe for CpuExecutor {}
+impl std::panic::RefUnwindSafe for CpuExecutor {}
+
 impl std::fmt::Debug for CpuExecutor {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("CpuExecutor")
@@ -245,6 +249,9 @@ pub(crate) struct RunState<'e> {
     pub(crate) run: u64,
     pub(crate) executor: u64,
 }
+
+impl std::panic::UnwindSafe for RunState<'_> {}
+impl std::panic::RefUnwindSafe for RunState<'_> {}
 
 /// One run on an executor; leaves its team when dropped. Stays on the thread that entered.
 pub struct Run<'e> {
