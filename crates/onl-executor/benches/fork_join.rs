@@ -96,4 +96,10 @@ fn main() {
         })
     });
     row("std::thread::scope", cells);
+
+    let executor = CpuExecutor::with_wait_mode(2, WaitMode::Balanced);
+    let (p50, p99) = measure(Duration::ZERO, 20_000, || {
+        std::hint::black_box(executor.enter().lanes());
+    });
+    println!("enter and leave a run    {p50:.2} ({p99:.1})");
 }

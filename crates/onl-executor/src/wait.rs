@@ -118,24 +118,25 @@ impl Waiter {
         }
     }
 
-    /// Waits for a message other than `seen`. `idle` says whether no run holds the lane.
+    /// Waits for a message other than `seen`. The clock is read only once the wait has lasted some polls. `idle` says whether no run holds the lane.
     pub(crate) fn next(&mut self, mailbox: &Mailbox, seen: u64, idle: impl Fn() -> bool) -> u64 {
         if let Some(word) = mailbox.message_other_than(seen) {
             return word;
         }
-        let mut began = Instant::now();
+        let mut began = None;
         loop {
-            if let Some(word) = self.spin(mailbox, seen) {
+            if let Some(word) = self.spin(mailbox, seen, &mut began) {
                 self.spin = (self.spin * 2).min(LONGEST_SPIN);
                 return word;
             }
             if idle() {
                 self.avoidance.restore();
             }
+            let waited_since = *began.get_or_insert_with(Instant::now);
             mailbox.sleep(seen);
             self.avoidance
                 .leave(mailbox.caller_cpu.load(Ordering::Relaxed));
-            self.spin = if began.elapsed() < LONGEST_SPIN {
+            self.spin = if waited_since.elapsed() < LONGEST_SPIN {
                 (self.spin * 2).min(LONGEST_SPIN)
             } else {
                 (self.spin / 2).max(SHORTEST_SPIN)
@@ -144,11 +145,11 @@ impl Waiter {
                 return word;
             }
             self.spin = self.spin.max(RUN_START_SPIN);
-            began = Instant::now();
+            began = None;
         }
     }
 
-    fn spin(&self, mailbox: &Mailbox, seen: u64) -> Option<u64> {
+    fn spin(&self, mailbox: &Mailbox, seen: u64, began: &mut Option<Instant>) -> Option<u64> {
         let limit = match self.mode {
             WaitMode::Latency => Duration::MAX,
             WaitMode::Balanced if self.crowded => SHORTEST_SPIN,
@@ -156,11 +157,16 @@ impl Waiter {
             WaitMode::Frugal => Duration::ZERO,
             WaitMode::Fixed(limit) => limit,
         };
-        self.spin_for(mailbox, seen, limit)
+        self.spin_for(mailbox, seen, limit, began)
     }
 
-    fn spin_for(&self, mailbox: &Mailbox, seen: u64, limit: Duration) -> Option<u64> {
-        let mut started = None;
+    fn spin_for(
+        &self,
+        mailbox: &Mailbox,
+        seen: u64,
+        limit: Duration,
+        began: &mut Option<Instant>,
+    ) -> Option<u64> {
         let mut polls = 0u32;
         loop {
             if let Some(word) = mailbox.message_other_than(seen) {
@@ -177,7 +183,7 @@ impl Waiter {
             polls += 1;
             if self.crowded || polls == POLLS_PER_CLOCK {
                 polls = 0;
-                let waited = started.get_or_insert_with(Instant::now).elapsed();
+                let waited = began.get_or_insert_with(Instant::now).elapsed();
                 if waited >= limit {
                     return None;
                 }

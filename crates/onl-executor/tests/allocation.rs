@@ -5,6 +5,7 @@
 use onl_executor::{CpuExecutor, RegionSpec, RunOptions, WaitMode};
 use onl_profiling::{Collector, RegionSite, region_site};
 use std::alloc::{GlobalAlloc, Layout, System};
+use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 static SITE: RegionSite = region_site!("test.allocation");
@@ -81,7 +82,15 @@ fn runs_and_regions_do_not_allocate() {
                 }
             }
         };
-        work(None); // threads start and sleep once
+        // A thread that starts allocates: every lane has to have come once.
+        let meeting = Barrier::new(3);
+        let met = executor
+            .enter()
+            .lanes()
+            .region(&SITE, RegionSpec::new(3, 1), |_| {
+                meeting.wait();
+            });
+        assert!(met.is_ok());
         assert_eq!(allocations(|| work(None)), 0, "{mode:?}");
         // The collector fills up in between: dropping allocates as little.
         assert_eq!(
