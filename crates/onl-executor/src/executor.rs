@@ -113,6 +113,11 @@ impl CpuExecutor {
         self.identity
     }
 
+    /// Whether this process is a forked child of the one that made the executor.
+    pub(crate) fn is_inherited(&self) -> bool {
+        fork::generation() != self.generation
+    }
+
     /// Worker lanes that the system did not let run on the processor of their policy; they run anywhere.
     pub fn refused_pins(&self) -> u32 {
         self.pool.refused_pins()
@@ -133,7 +138,7 @@ impl CpuExecutor {
     /// # Errors
     /// [`ExecutorError::Forked`] in a forked child of the process that made the executor.
     pub fn enter_with<'e>(&'e self, options: RunOptions<'e>) -> Result<Run<'e>, ExecutorError> {
-        if fork::generation() != self.generation {
+        if self.is_inherited() {
             return Err(ExecutorError::Forked);
         }
         Ok(self.start(&options, false))
@@ -186,6 +191,10 @@ impl CpuExecutor {
     }
 }
 
+// A panic in a region leaves the executor as it was.
+impl std::panic::UnwindSafe for CpuExecutor {}
+impl std::panic::RefUnwindSafe for CpuExecutor {}
+
 impl std::fmt::Debug for CpuExecutor {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("CpuExecutor")
@@ -198,7 +207,7 @@ impl std::fmt::Debug for CpuExecutor {
 impl Drop for CpuExecutor {
     fn drop(&mut self) {
         let threads = std::mem::take(&mut self.threads);
-        if fork::generation() != self.generation {
+        if self.is_inherited() {
             // The threads live in the parent only.
             std::mem::forget(threads);
             return;
@@ -240,6 +249,9 @@ pub(crate) struct RunState<'e> {
     pub(crate) run: u64,
     pub(crate) executor: u64,
 }
+
+impl std::panic::UnwindSafe for RunState<'_> {}
+impl std::panic::RefUnwindSafe for RunState<'_> {}
 
 /// One run on an executor; leaves its team when dropped. Stays on the thread that entered.
 pub struct Run<'e> {

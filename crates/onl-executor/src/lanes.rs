@@ -184,10 +184,8 @@ impl<'run> Lanes<'run> {
             body,
             total: spec.total,
             grain: spec.grain.max(1),
-            chunks: spec.chunks(),
             run,
             region: recording.as_ref().map_or(0, |recording| recording.region),
-            timing: recording.is_some(),
         };
         let scope = Scope::current();
         let opener = if scope.inside && scope.run == run {
@@ -272,7 +270,7 @@ fn most_lanes(available: usize, spec: &RegionSpec, task: &Task) -> usize {
         0 => usize::MAX,
         limit => limit,
     };
-    available.min(limit).min(task.chunks).max(1)
+    available.min(limit).min(task.chunks()).max(1)
 }
 
 /// Which lanes a region gets in the state in which it meets them.
@@ -285,7 +283,7 @@ fn admit(
     if scope.inside {
         return Err(InlineReason::Nested);
     }
-    if task.chunks < 2 || spec.total < spec.minimum_total {
+    if task.chunks() < 2 || spec.total < spec.minimum_total {
         return Err(InlineReason::BelowThreshold);
     }
     if spec.max_participants == 1 {
@@ -325,10 +323,11 @@ fn admit(
 /// # Safety
 /// The task's body lives until this returns.
 unsafe fn inline(task: &Task, lane: usize, reason: InlineReason) -> Ended {
-    let started = task.timing.then(Instant::now);
+    let started = task.timing().then(Instant::now);
     let outer = Scope::enter(task.run, task.region, lane);
+    let chunks = task.chunks();
     let result = catch_unwind(AssertUnwindSafe(|| {
-        for index in 0..task.chunks {
+        for index in 0..chunks {
             // SAFETY: the caller's obligation.
             unsafe { task.body.run(task.chunk(index, lane)) };
         }
@@ -346,7 +345,7 @@ unsafe fn inline(task: &Task, lane: usize, reason: InlineReason) -> Ended {
                 lane,
                 message: panic_message(payload),
             }),
-            participants: u32::from(task.chunks > 0),
+            participants: u32::from(chunks > 0),
             wait_ns: 0,
             busy,
         },

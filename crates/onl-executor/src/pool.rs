@@ -71,17 +71,25 @@ impl Body {
 pub(crate) struct Task {
     pub(crate) body: Body,
     pub(crate) total: usize,
+    /// At least 1.
     pub(crate) grain: usize,
-    pub(crate) chunks: usize,
     /// Identity of the run, for regions opened inside chunks.
     pub(crate) run: usize,
-    /// Number of the region, 0 when nothing is recorded.
+    /// Number of the region, 0 when nothing is recorded and no time measured.
     pub(crate) region: u64,
-    /// Whether lanes measure their time.
-    pub(crate) timing: bool,
 }
 
 impl Task {
+    /// Number of chunks.
+    pub(crate) fn chunks(&self) -> usize {
+        self.total.div_ceil(self.grain)
+    }
+
+    /// Whether lanes measure their time.
+    pub(crate) fn timing(&self) -> bool {
+        self.region != 0
+    }
+
     /// The chunk of a number.
     pub(crate) fn chunk(&self, index: usize, lane: usize) -> Chunk {
         let start = index * self.grain;
@@ -93,12 +101,40 @@ impl Task {
     }
 }
 
+/// What is published for a region. One cache line of 64 bytes: the lane that takes a unit has the rest with it.
+#[repr(C, align(64))]
+struct Published {
+    claims: Claims,
+    descriptor: UnsafeCell<Descriptor>,
+}
+
 #[derive(Clone, Copy)]
 struct Descriptor {
     task: Task,
     /// Consecutive chunks per unit.
     stride: usize,
-    units: usize,
+}
+
+impl Descriptor {
+    /// Where a slot points before its first region.
+    fn none() -> Self {
+        /// # Safety
+        /// None.
+        unsafe fn nothing(_: *const (), _: Chunk) {}
+        Descriptor {
+            task: Task {
+                body: Body {
+                    data: std::ptr::null(),
+                    call: nothing,
+                },
+                total: 0,
+                grain: 1,
+                run: 0,
+                region: 0,
+            },
+            stride: 1,
+        }
+    }
 }
 
 /// A panic that a lane caught.
@@ -109,10 +145,9 @@ pub(crate) struct CaughtPanic {
 
 /// The region descriptor of the run that a worker leads.
 struct Slot {
-    claims: CachePadded<Claims>,
+    published: CachePadded<Published>,
     /// Reported work of worker lanes: lanes in the upper half, units in the lower.
     done: CachePadded<AtomicU64>,
-    descriptor: CachePadded<UnsafeCell<Option<Descriptor>>>,
     /// Generation of the last region. Only the run's caller touches it, under `open`.
     generation: AtomicU64,
     /// Whether a region is open.
@@ -208,9 +243,11 @@ impl Pool {
                 nanoseconds: AtomicU64::new(0),
             }),
             slot: Slot {
-                claims: CachePadded::new(Claims::new()),
+                published: CachePadded::new(Published {
+                    claims: Claims::new(),
+                    descriptor: UnsafeCell::new(Descriptor::none()),
+                }),
                 done: CachePadded::new(AtomicU64::new(0)),
-                descriptor: CachePadded::new(UnsafeCell::new(None)),
                 generation: AtomicU64::new(0),
                 open: AtomicBool::new(false),
                 panicked: AtomicBool::new(false),
@@ -325,30 +362,27 @@ impl Pool {
         }
         let generation = (slot.generation.load(Ordering::Relaxed) + 1) & GENERATION_MASK;
         slot.generation.store(generation, Ordering::Relaxed);
-        let stride = task.chunks.div_ceil(MAX_UNITS);
-        let units = task.chunks.div_ceil(stride);
+        let chunks = task.chunks();
+        let stride = chunks.div_ceil(MAX_UNITS);
+        let units = chunks.div_ceil(stride);
         // SAFETY: this caller holds `open`; every unit of the region before was reported, so no lane reads the
         // descriptor, and none will before the claim word of this generation is published.
         unsafe {
-            *slot.descriptor.get() = Some(Descriptor {
-                task,
-                stride,
-                units,
-            });
+            *slot.published.descriptor.get() = Descriptor { task, stride };
         }
         slot.done.store(0, Ordering::Relaxed);
         let preferred = admission.lanes.min(PREFERRED_LANES).min(units);
-        slot.claims.open(generation, units, preferred);
+        slot.published.claims.open(generation, units, preferred);
         self.announce(team, leader, generation, admission);
 
         let own = slot.work(generation, 0, Some(0));
-        let waiting = task.timing.then(Instant::now);
+        let waiting = task.timing().then(Instant::now);
         wait_as_caller(self.crowded, || slot.reported_units() + own.units == units);
         let wait_ns = waiting.map_or(0, nanoseconds_since);
         let participants = 1 + (slot.done.load(Ordering::Relaxed) >> 32) as u32;
 
         let mut busy = LaneBusy::none();
-        if task.timing {
+        if task.timing() {
             busy.add(0, own.busy_ns);
             for (position, worker) in team.iter().enumerate() {
                 let report = &self.workers[worker].busy;
@@ -469,7 +503,7 @@ impl Slot {
     fn work(&self, generation: u64, lane: usize, in_hand: Option<usize>) -> LaneWork {
         let first = match in_hand {
             Some(unit) => crate::claims::Claim::Unit(unit),
-            None => match self.claims.take(generation, lane, true) {
+            None => match self.published.claims.take(generation, lane, true) {
                 Some(claim) => claim,
                 None => {
                     return LaneWork {
@@ -482,16 +516,10 @@ impl Slot {
         };
         // SAFETY: this lane holds a unit of this generation that it has not reported, so the descriptor was completed
         // before the claim word it took it from, and is not written before the report.
-        let descriptor = unsafe { *self.descriptor.get() };
-        let Some(Descriptor {
-            task,
-            stride,
-            units,
-        }) = descriptor
-        else {
-            unreachable!("a claimed unit has a descriptor");
-        };
-        let started = task.timing.then(Instant::now);
+        let Descriptor { task, stride } = unsafe { *self.published.descriptor.get() };
+        let chunks = task.chunks();
+        let units = chunks.div_ceil(stride);
+        let started = task.timing().then(Instant::now);
         let outer = Scope::enter(task.run, task.region, lane);
         let finished = Cell::new(0usize);
         let result = catch_unwind(AssertUnwindSafe(|| {
@@ -499,11 +527,11 @@ impl Slot {
             loop {
                 finished.set(finished.get() + 1);
                 let start = claim.unit(units) * stride;
-                for index in start..(start + stride).min(task.chunks) {
+                for index in start..(start + stride).min(chunks) {
                     // SAFETY: the body lives until the region returns, which waits for this unit's report.
                     unsafe { task.body.run(task.chunk(index, lane)) };
                 }
-                match self.claims.take(generation, lane, false) {
+                match self.published.claims.take(generation, lane, false) {
                     Some(next) => claim = next,
                     None => break,
                 }
@@ -512,7 +540,7 @@ impl Slot {
         Scope::leave(outer);
         let mut accounted = finished.get();
         if let Err(payload) = result {
-            accounted += self.claims.close(generation);
+            accounted += self.published.claims.close(generation);
             let mut kept = lock(&self.panic);
             if kept.is_none() {
                 *kept = Some(CaughtPanic {
@@ -524,7 +552,7 @@ impl Slot {
         }
         LaneWork {
             units: accounted,
-            timed: task.timing,
+            timed: task.timing(),
             busy_ns: started.map_or(0, nanoseconds_since),
         }
     }

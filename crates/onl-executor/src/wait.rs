@@ -2,16 +2,15 @@
 
 use crate::sync::{AtomicU32, AtomicU64, Ordering, Sleeper, fence};
 use crate::thread_affinity::CallerAvoidance;
-use serde::{Deserialize, Serialize};
 use std::time::{Duration, Instant};
 
 /// How lanes wait between regions. Part of the execution identity.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum WaitMode {
     /// Spins for as long as the executor lives: lanes join at once and use their processors all the time.
     Latency,
-    /// Spins for an adaptive, bounded time of 20 to 500 µs, then sleeps.
+    /// Spins for an adaptive, bounded time of 20 to 500 µs, then sleeps. The time grows while spinning up to the bound
+    /// catches the next region, and shrinks while it does not.
     #[default]
     Balanced,
     /// Sleeps at once.
@@ -36,7 +35,9 @@ const SHORTEST_SPIN: Duration = Duration::from_micros(20);
 const LONGEST_SPIN: Duration = Duration::from_micros(500);
 const FIRST_SPIN: Duration = Duration::from_micros(100);
 /// A lane that spins longer than this lets other threads of its processor run now and then.
-const YIELD_AFTER: Duration = Duration::from_millis(1);
+const YIELD_AFTER: Duration = Duration::from_millis(10);
+/// A lane that was woken at the start of a run spins at least so long for the run's first region.
+const RUN_START_SPIN: Duration = Duration::from_micros(200);
 /// Polls between two looks at the clock.
 const POLLS_PER_CLOCK: u32 = 64;
 
@@ -117,25 +118,38 @@ impl Waiter {
         }
     }
 
-    /// Waits for a message other than `seen`. `idle` says whether no run holds the lane.
+    /// Waits for a message other than `seen`. The clock is read only once the wait has lasted some polls. `idle` says whether no run holds the lane.
     pub(crate) fn next(&mut self, mailbox: &Mailbox, seen: u64, idle: impl Fn() -> bool) -> u64 {
+        if let Some(word) = mailbox.message_other_than(seen) {
+            return word;
+        }
+        let mut began = None;
         loop {
-            if let Some(word) = self.spin(mailbox, seen) {
+            if let Some(word) = self.spin(mailbox, seen, &mut began) {
+                self.spin = (self.spin * 2).min(LONGEST_SPIN);
                 return word;
             }
             if idle() {
                 self.avoidance.restore();
             }
+            let waited_since = *began.get_or_insert_with(Instant::now);
             mailbox.sleep(seen);
             self.avoidance
                 .leave(mailbox.caller_cpu.load(Ordering::Relaxed));
+            self.spin = if waited_since.elapsed() < LONGEST_SPIN {
+                (self.spin * 2).min(LONGEST_SPIN)
+            } else {
+                (self.spin / 2).max(SHORTEST_SPIN)
+            };
             if let Some(word) = mailbox.message_other_than(seen) {
                 return word;
             }
+            self.spin = self.spin.max(RUN_START_SPIN);
+            began = None;
         }
     }
 
-    fn spin(&mut self, mailbox: &Mailbox, seen: u64) -> Option<u64> {
+    fn spin(&self, mailbox: &Mailbox, seen: u64, began: &mut Option<Instant>) -> Option<u64> {
         let limit = match self.mode {
             WaitMode::Latency => Duration::MAX,
             WaitMode::Balanced if self.crowded => SHORTEST_SPIN,
@@ -143,16 +157,16 @@ impl Waiter {
             WaitMode::Frugal => Duration::ZERO,
             WaitMode::Fixed(limit) => limit,
         };
-        let found = self.spin_for(mailbox, seen, limit);
-        self.spin = match found {
-            Some(_) => (self.spin * 2).min(LONGEST_SPIN),
-            None => (self.spin / 2).max(SHORTEST_SPIN),
-        };
-        found
+        self.spin_for(mailbox, seen, limit, began)
     }
 
-    fn spin_for(&self, mailbox: &Mailbox, seen: u64, limit: Duration) -> Option<u64> {
-        let mut started = None;
+    fn spin_for(
+        &self,
+        mailbox: &Mailbox,
+        seen: u64,
+        limit: Duration,
+        began: &mut Option<Instant>,
+    ) -> Option<u64> {
         let mut polls = 0u32;
         loop {
             if let Some(word) = mailbox.message_other_than(seen) {
@@ -169,7 +183,7 @@ impl Waiter {
             polls += 1;
             if self.crowded || polls == POLLS_PER_CLOCK {
                 polls = 0;
-                let waited = started.get_or_insert_with(Instant::now).elapsed();
+                let waited = began.get_or_insert_with(Instant::now).elapsed();
                 if waited >= limit {
                     return None;
                 }

@@ -6,7 +6,7 @@ use onl_profiling::{Collector, InlineReason, ParallelRegionEvent, RegionSite, re
 use proptest::prelude::*;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 static SITE: RegionSite = region_site!("test.region");
 static INNER: RegionSite = region_site!("test.inner");
@@ -277,9 +277,7 @@ fn regions_that_run_inline_say_why() {
 }
 
 #[test]
-fn sleeping_lanes_are_left_asleep_when_waking_costs_more_than_it_saves() {
-    let executor = CpuExecutor::with_wait_mode(3, WaitMode::Frugal);
-    std::thread::sleep(Duration::from_millis(20)); // long enough for lanes to fall asleep
+fn lanes_are_used_awake_and_left_asleep_when_waking_costs_more_than_it_saves() {
     let options = RunOptions {
         hot_ns: 1.0,
         cold_ns: 1e9,
@@ -289,8 +287,21 @@ fn sleeping_lanes_are_left_asleep_when_waking_costs_more_than_it_saves() {
         serial_ns: 1000,
         ..RegionSpec::new(10, 1)
     };
-    let events = record_with(&executor, options, |lanes| check_region(lanes, spec));
-    assert_eq!(events[0].inline_reason, Some(InlineReason::Cost));
+    let spinning = CpuExecutor::with_wait_mode(3, WaitMode::Latency);
+    let events = record_with(&spinning, options, |lanes| check_region(lanes, spec));
+    assert_eq!((events[0].inline_reason, events[0].admitted), (None, 3));
+
+    let sleeping = CpuExecutor::with_wait_mode(3, WaitMode::Frugal);
+    let give_up = Instant::now() + Duration::from_secs(60);
+    loop {
+        // Lanes that have not fallen asleep yet are invited; soon there are none.
+        let events = record_with(&sleeping, options, |lanes| check_region(lanes, spec));
+        if events[0].inline_reason == Some(InlineReason::Cost) {
+            break;
+        }
+        assert!(Instant::now() < give_up, "frugal lanes never sleep");
+        std::thread::yield_now();
+    }
 }
 
 #[test]
