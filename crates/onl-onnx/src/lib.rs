@@ -17,6 +17,8 @@ mod proto;
 mod read;
 mod read_graph;
 mod tensor;
+#[cfg(test)]
+mod tests;
 mod types;
 mod value_file;
 mod write;
