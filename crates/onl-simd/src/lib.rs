@@ -12,12 +12,17 @@
 mod dispatch;
 mod isa;
 pub mod math;
+#[cfg(target_arch = "aarch64")]
+mod neon;
+pub mod reduce;
 mod scalar;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
 pub use dispatch::dispatch;
 pub use isa::{Isa, MAXIMUM_F32_LANES, SimdOp};
+#[cfg(target_arch = "aarch64")]
+pub use neon::Neon;
 pub use scalar::Scalar;
 #[cfg(target_arch = "x86_64")]
 pub use x86::{Avx2, Avx512};
