@@ -40,7 +40,7 @@ struct Entry {
 #[derive(Debug)]
 pub struct ExecutorLease {
     /// Present until dropped.
-    executor: Option<CpuExecutor>,
+    executor: Option<Arc<CpuExecutor>>,
     key: ExecutorKey,
     registry: Weak<Shared>,
 }
@@ -111,7 +111,7 @@ impl ExecutorRegistry {
         let executor = CpuExecutor::build(&plan, Some(Arc::clone(&self.shared.budget)))?;
         let (identity, lanes) = (executor.identity(), executor.participants());
         let lease = Arc::new(ExecutorLease {
-            executor: Some(executor),
+            executor: Some(Arc::new(executor)),
             key: key.clone(),
             registry: Arc::downgrade(&self.shared),
         });
@@ -145,14 +145,21 @@ impl Shared {
     }
 }
 
-impl Deref for ExecutorLease {
-    type Target = CpuExecutor;
-
-    fn deref(&self) -> &CpuExecutor {
+impl ExecutorLease {
+    /// The executor. A clone keeps its threads alive beyond the lease, so it must not outlive it.
+    pub fn executor(&self) -> &Arc<CpuExecutor> {
         match &self.executor {
             Some(executor) => executor,
             None => unreachable!("a lease has its executor until it is dropped"),
         }
+    }
+}
+
+impl Deref for ExecutorLease {
+    type Target = CpuExecutor;
+
+    fn deref(&self) -> &CpuExecutor {
+        self.executor()
     }
 }
 

@@ -163,17 +163,31 @@ impl NodeInstance {
     fn observe(&mut self) -> Result<(), CalibrationError> {
         let collector = Collector::new(OBSERVED_REGIONS);
         let executor = Arc::clone(&self.executor);
-        let options = RunOptions { collector: Some(&collector), ..self.options() };
-        let run = executor.enter_with(options).map_err(|error| self.error(error.to_string()))?;
-        self.node.run(run.lanes()).map_err(|error| self.error(error.to_string()))?;
+        let options = RunOptions {
+            collector: Some(&collector),
+            ..self.options()
+        };
+        let run = executor
+            .enter_with(options)
+            .map_err(|error| self.error(error.to_string()))?;
+        self.node
+            .run(run.lanes())
+            .map_err(|error| self.error(error.to_string()))?;
         drop(run);
         self.path = collector
             .drain()
             .iter()
             .map(|e| {
                 // A region that is not divided takes the same path whatever its grain.
-                let grain = if e.inline_reason.is_some() { e.total } else { e.grain };
-                format!("{} {} {} tiles, {} by {grain} on {}", e.site.label, e.path, e.tiles, e.total, e.requested)
+                let grain = if e.inline_reason.is_some() {
+                    e.total
+                } else {
+                    e.grain
+                };
+                format!(
+                    "{} {} {} tiles, {} by {grain} on {}",
+                    e.site.label, e.path, e.tiles, e.total, e.requested
+                )
             })
             .collect::<Vec<_>>()
             .join("; ");
@@ -204,7 +218,9 @@ impl CalibrationInstance for NodeInstance {
 
     fn run(&mut self, times: u32) -> Result<(), CalibrationError> {
         let executor = Arc::clone(&self.executor);
-        let run = executor.enter_with(self.options()).map_err(|error| self.error(error.to_string()))?;
+        let run = executor
+            .enter_with(self.options())
+            .map_err(|error| self.error(error.to_string()))?;
         for _ in 0..times {
             self.node
                 .run(run.lanes())

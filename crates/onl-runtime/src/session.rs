@@ -3,12 +3,12 @@ use crate::prepared::{Preparation, PreparedGraph, PreparedNodeInfo};
 use crate::recording::record;
 use crate::state::{RunState, own, placeholder};
 use crate::{InputError, RunError, SessionError, functions};
-use onl_cpu::IsaTier;
 use onl_cpu::CpuExecutionDescriptor;
+use onl_cpu::IsaTier;
 use onl_executor::{CpuExecutor, Run, RunOptions};
-use onl_profiling::{Collector, InlineReason};
 use onl_ir::{Dim, Model, TypeInfo, ValueId};
 use onl_kernels::KernelTable;
+use onl_profiling::{Collector, InlineReason};
 use onl_snapshot::TuningSnapshot;
 use onl_tensor::{ElementType, Shape, Tensor, TensorView, Value};
 use smallvec::SmallVec;
@@ -60,7 +60,11 @@ impl RuntimeSession {
     /// # Errors
     /// [`SessionError`] when the model breaks a rule of ONNX, or asks for a kernel that the table does not have.
     pub fn new(model: &Model, options: SessionOptions) -> Result<Self, SessionError> {
-        if options.snapshot.descriptor().is_some_and(|d| *d != options.descriptor) {
+        if options
+            .snapshot
+            .descriptor()
+            .is_some_and(|d| *d != options.descriptor)
+        {
             return Err(SessionError::SnapshotMismatch);
         }
         let flat = functions::inline(model)?;
@@ -206,7 +210,11 @@ impl RuntimeSession {
         Ok(())
     }
 
-    fn enter<'r>(&'r self, collector: Option<&'r Collector>, expects_regions: bool) -> Result<Run<'r>, RunError> {
+    fn enter<'r>(
+        &'r self,
+        collector: Option<&'r Collector>,
+        expects_regions: bool,
+    ) -> Result<Run<'r>, RunError> {
         let costs = self.options.snapshot.lane_costs();
         let options = RunOptions {
             collector,
@@ -286,12 +294,21 @@ impl RuntimeSession {
             let divisible_ns: u64 = collector
                 .drain()
                 .iter()
-                .filter(|event| event.total > event.grain && event.inline_reason.is_none_or(pays_with_lanes))
+                .filter(|event| {
+                    event.total > event.grain && event.inline_reason.is_none_or(pays_with_lanes)
+                })
                 .map(|event| event.wall_ns)
                 .sum();
             // Waking pays when the regions together save more than it costs; two lanes save half.
-            let expects_regions = divisible_ns as f64 > 2.0 * self.options.snapshot.lane_costs().cold_ns;
-            if let Some(plan) = Plan::new(&self.graph, &self.knowledge, &recording, dims, expects_regions)? {
+            let expects_regions =
+                divisible_ns as f64 > 2.0 * self.options.snapshot.lane_costs().cold_ns;
+            if let Some(plan) = Plan::new(
+                &self.graph,
+                &self.knowledge,
+                &recording,
+                dims,
+                expects_regions,
+            )? {
                 self.keep(Box::new(RunState::new(Arc::new(plan))?));
             }
         }

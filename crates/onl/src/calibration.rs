@@ -2,7 +2,7 @@
 
 use crate::{Environment, Error};
 use onl_cpu::{CpuExecutionDescriptor, IsaTier};
-use onl_executor::{CpuExecutionPolicy, ResolvedCpuExecutionPolicy};
+use onl_executor::{CpuExecutionPolicy, ExecutorLease, ResolvedCpuExecutionPolicy};
 use onl_kernels::{CalibrationContext, NodeCalibration};
 use onl_snapshot::{CalibrationTarget, LaneCosts};
 use std::collections::BTreeSet;
@@ -20,15 +20,13 @@ pub fn current_execution_descriptor(
 }
 
 /// A target for every calibratable kernel of the environment, in the order of the table.
-///
-/// # Errors
-/// [`Error::Executor`] when the executor cannot be had.
+/// The targets must not outlive the lease.
 pub fn calibration_targets(
     environment: &Environment,
+    lease: &ExecutorLease,
     resolved: &ResolvedCpuExecutionPolicy,
     lane_costs: LaneCosts,
-) -> Result<Vec<Box<dyn CalibrationTarget>>, Error> {
-    let lease = environment.lease(resolved)?;
+) -> Vec<Box<dyn CalibrationTarget>> {
     let descriptor = resolved.descriptor();
     let context = CalibrationContext {
         executor: Arc::clone(lease.executor()),
@@ -52,5 +50,5 @@ pub fn calibration_targets(
         }
     }
     targets.sort_by(|a, b| a.key().cmp(b.key()));
-    Ok(targets)
+    targets
 }

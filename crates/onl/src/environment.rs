@@ -1,11 +1,16 @@
 use crate::Error;
 use onl_cpu::CpuSystem;
-use onl_executor::{CpuExecutionPolicy, ExecutorLease, ExecutorRegistry, ResolvedCpuExecutionPolicy};
+use onl_executor::{
+    CpuExecutionPolicy, ExecutorLease, ExecutorRegistry, ResolvedCpuExecutionPolicy,
+};
 use onl_kernels::KernelTable;
 use onl_snapshot::{KernelKey, Schema, TuningSnapshot};
-use onl_tuning::{CacheFolder, TuningRegistry, load_kernel_tuning_cache};
+use onl_tuning::{
+    CacheFolder, LoadOutcome, TuningRegistry, execution_id, load_kernel_tuning_cache,
+};
+use std::collections::HashMap;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// Where saved profiles come from.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -27,13 +32,14 @@ struct Shared {
     table: Arc<KernelTable>,
     registry: TuningRegistry,
     system: CpuSystem,
-    executors: ExecutorRegistry,
     folder: Option<CacheFolder>,
     diagnostics: Vec<String>,
+    /// What loading the folder gave, by execution identity: each is loaded once.
+    loaded: Mutex<HashMap<String, Arc<LoadOutcome>>>,
 }
 
 impl Environment {
-    /// The builtin kernels, with profiles from a folder. A folder that cannot be read is a diagnostic, never an error.
+    /// The builtin kernels, with profiles from a folder.
     pub fn new(profiles: ProfileSource) -> Self {
         Self::with_table(KernelTable::builtin(), profiles)
     }
@@ -43,7 +49,9 @@ impl Environment {
         let registry = TuningRegistry::new();
         let mut diagnostics = Vec::new();
         for entry in table.entries() {
-            let Some(schema) = entry.coverage.schema() else { continue };
+            let Some(schema) = entry.coverage.schema() else {
+                continue;
+            };
             for &element_type in entry.element_types {
                 let key = entry.key(element_type);
                 // Entries of one operator for several operator-set ranges share a key.
@@ -65,16 +73,13 @@ impl Environment {
                 }
             },
         };
-        if let Some(folder) = &folder {
-            diagnostics.extend(load_kernel_tuning_cache(&registry, folder).diagnostics());
-        }
         Environment(Arc::new(Shared {
             table: Arc::new(table),
             registry,
             system: CpuSystem::current(),
-            executors: ExecutorRegistry::global(),
             folder,
             diagnostics,
+            loaded: Mutex::new(HashMap::new()),
         }))
     }
 
@@ -98,30 +103,95 @@ impl Environment {
         self.0.folder.as_ref()
     }
 
-    /// What went wrong with saved profiles, one sentence each, naming file, row and reason.
-    pub fn cache_diagnostics(&self) -> &[String] {
+    /// What went wrong while the environment was made, one sentence each.
+    pub fn diagnostics(&self) -> &[String] {
         &self.0.diagnostics
+    }
+
+    /// What the profile folder holds for a policy; `None` without a folder. A folder or file that cannot be read is in
+    /// the outcome, never an error.
+    ///
+    /// # Errors
+    /// [`Error::Registry`] when the registry was poisoned.
+    pub fn load_profiles(
+        &self,
+        resolved: &ResolvedCpuExecutionPolicy,
+    ) -> Result<Option<Arc<LoadOutcome>>, Error> {
+        let Some(folder) = &self.0.folder else {
+            return Ok(None);
+        };
+        let descriptor = resolved.descriptor();
+        let mut loaded = self.0.loaded.lock().unwrap_or_else(PoisonError::into_inner);
+        let id = execution_id(&descriptor);
+        if let Some(outcome) = loaded.get(&id) {
+            return Ok(Some(Arc::clone(outcome)));
+        }
+        let outcome = Arc::new(load_kernel_tuning_cache(
+            &self.0.registry,
+            folder,
+            &descriptor,
+        )?);
+        loaded.insert(id, Arc::clone(&outcome));
+        Ok(Some(outcome))
     }
 
     /// Resolves a policy on this machine.
     ///
     /// # Errors
     /// [`Error::Policy`] when the machine cannot give what the policy asks for.
-    pub fn resolve(&self, policy: &CpuExecutionPolicy) -> Result<ResolvedCpuExecutionPolicy, Error> {
+    pub fn resolve(
+        &self,
+        policy: &CpuExecutionPolicy,
+    ) -> Result<ResolvedCpuExecutionPolicy, Error> {
         Ok(policy.resolve(&self.0.system)?)
     }
 
-    /// The snapshot that a session of this policy captures.
-    pub fn snapshot(&self, resolved: &ResolvedCpuExecutionPolicy) -> TuningSnapshot {
-        self.0.registry.snapshot(&resolved.descriptor())
+    /// The snapshot that a session of this policy captures, with saved profiles loaded first.
+    ///
+    /// # Errors
+    /// [`Error::Registry`] when the registry was poisoned.
+    pub fn snapshot(&self, resolved: &ResolvedCpuExecutionPolicy) -> Result<TuningSnapshot, Error> {
+        self.load_profiles(resolved)?;
+        Ok(self.0.registry.snapshot(&resolved.descriptor()))
+    }
+
+    /// What a user should know about the profiles of a policy.
+    ///
+    /// # Errors
+    /// [`Error::Registry`] when the registry was poisoned.
+    pub fn profile_diagnostics(
+        &self,
+        resolved: &ResolvedCpuExecutionPolicy,
+    ) -> Result<Vec<String>, Error> {
+        let mut lines = self.0.diagnostics.clone();
+        if let Some(outcome) = self.load_profiles(resolved)? {
+            lines.extend(outcome.diagnostics.iter().cloned());
+            for (rows, what) in [
+                (&outcome.stale, "stale"),
+                (&outcome.unregistered, "of an unknown kernel"),
+            ] {
+                for row in rows {
+                    lines.push(format!(
+                        "{}: row {} is {what}: {}",
+                        outcome.path.display(),
+                        row.key,
+                        row.reason
+                    ));
+                }
+            }
+        }
+        Ok(lines)
     }
 
     /// The executor of a policy; equal policies share one.
     ///
     /// # Errors
     /// [`Error::Executor`] when too many executors live or threads cannot be made.
-    pub fn lease(&self, resolved: &ResolvedCpuExecutionPolicy) -> Result<ExecutorLease, Error> {
-        Ok(self.0.executors.lease(resolved)?)
+    pub fn lease(
+        &self,
+        resolved: &ResolvedCpuExecutionPolicy,
+    ) -> Result<Arc<ExecutorLease>, Error> {
+        Ok(ExecutorRegistry::global().lease(resolved)?)
     }
 
     /// Schema of a registered kernel.
@@ -129,9 +199,11 @@ impl Environment {
     /// # Errors
     /// [`Error::Other`] when no such kernel is registered.
     pub fn schema(&self, key: &KernelKey) -> Result<&'static Schema, Error> {
-        self.0
-            .registry
-            .schema(key)?
-            .ok_or_else(|| Error::Other(format!("kernel {key} revision {} has no parameters", key.revision)))
+        self.0.registry.schema(key)?.ok_or_else(|| {
+            Error::Other(format!(
+                "kernel {key} revision {} has no parameters",
+                key.revision
+            ))
+        })
     }
 }

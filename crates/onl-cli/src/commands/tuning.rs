@@ -36,13 +36,16 @@ pub fn run(arguments: &Arguments) -> Result<Exit> {
 fn path(common: &Common) -> Result<Exit> {
     let environment = commands::environment(common);
     let Some(folder) = environment.cache_folder() else {
-        for diagnostic in environment.cache_diagnostics() {
+        for diagnostic in environment.diagnostics() {
             eprintln!("note: {diagnostic}");
         }
         bail!("no profile folder is in use");
     };
     if common.json {
-        println!("{}", serde_json::json!({ "schema": 1, "path": folder.path() }));
+        println!(
+            "{}",
+            serde_json::json!({ "schema": 1, "path": folder.path() })
+        );
     } else {
         println!("{}", folder.path().display());
     }
@@ -53,14 +56,22 @@ fn show(pattern: Option<&str>, common: &Common) -> Result<Exit> {
     let environment = commands::environment(common);
     let resolved = environment.resolve(&commands::policy(common))?;
     let descriptor = resolved.descriptor();
-    for diagnostic in environment.cache_diagnostics() {
+    let diagnostics = environment.profile_diagnostics(&resolved)?;
+    for diagnostic in &diagnostics {
         eprintln!("note: {diagnostic}");
     }
-    let mut keys: Vec<KernelKey> = environment.registry().kernels()?.into_iter().map(|(key, _)| key).collect();
+    let mut keys: Vec<KernelKey> = environment
+        .registry()
+        .kernels()?
+        .into_iter()
+        .map(|(key, _)| key)
+        .collect();
     if let Some(pattern) = pattern {
         keys.retain(|key| key.matches(pattern));
         if keys.is_empty() {
-            bail!("no kernel matches '{pattern}'; give Kernel, Kernel/type or library/Kernel/implementation/type");
+            bail!(
+                "no kernel matches '{pattern}'; give Kernel, Kernel/type or library/Kernel/implementation/type"
+            );
         }
     }
     let mut explained = Vec::new();
@@ -68,7 +79,9 @@ fn show(pattern: Option<&str>, common: &Common) -> Result<Exit> {
         explained.push(environment.registry().explain(key, &descriptor)?);
     }
     if pattern.is_none() {
-        explained.retain(|e| e.row.source != onl::ValueSource::PortableDefault || !e.rejected.is_empty());
+        explained.retain(|e| {
+            e.row.source != onl::ValueSource::PortableDefault || !e.rejected.is_empty()
+        });
     }
     if common.json {
         let rows: Vec<serde_json::Value> = explained
@@ -92,7 +105,7 @@ fn show(pattern: Option<&str>, common: &Common) -> Result<Exit> {
             "threads": descriptor.participants,
             "execution": descriptor,
             "kernels": rows,
-            "diagnostics": environment.cache_diagnostics(),
+            "diagnostics": diagnostics,
         });
         println!("{}", serde_json::to_string_pretty(&document)?);
         return Ok(Exit::Done);
@@ -108,15 +121,26 @@ fn show(pattern: Option<&str>, common: &Common) -> Result<Exit> {
                 (low, u64::MAX) => format!("from {low}"),
                 (low, high) => format!("{low} to {high}"),
             };
-            rows.add_row([e.key.to_string(), e.row.source.to_string(), sizes, e.row.values.to_string()]);
+            rows.add_row([
+                e.key.to_string(),
+                e.row.source.to_string(),
+                sizes,
+                e.row.values.to_string(),
+            ]);
         }
         println!("{rows}");
     }
     for e in &explained {
         for rejected in &e.rejected {
-            println!("{}: not {} from {}: {}", e.key, rejected.source, rejected.origin, rejected.reason);
+            println!(
+                "{}: not {} from {}: {}",
+                e.key, rejected.source, rejected.origin, rejected.reason
+            );
         }
     }
-    eprintln!("{} threads, {} wait", descriptor.participants, descriptor.wait_mode);
+    eprintln!(
+        "{} threads, {} wait",
+        descriptor.participants, descriptor.wait_mode
+    );
     Ok(Exit::Done)
 }
