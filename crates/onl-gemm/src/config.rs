@@ -190,11 +190,10 @@ impl GemmConfig {
                     row.with(parameter, ParameterValue::Integer(value))
                 }),
         };
-        let deep = row("deep_blocks", &[(TILE_K, 1_024)]);
-        let shallow = row("shallow_blocks", &[(TILE_K, 256)]);
+        let deep = row("deep_low_blocks", &[(TILE_K, 2_048), (TILE_M, 72)]);
+        let shallow = row("shallow_blocks", &[(TILE_K, 512)]);
         // A block of A should leave half of the second-level cache to panels of B and to the output.
-        let deep_fits =
-            l2_bytes.is_none_or(|bytes| 2 * 144 * 1_024 * element_bytes as u64 <= bytes);
+        let deep_fits = l2_bytes.is_none_or(|bytes| 2 * 72 * 2_048 * element_bytes as u64 <= bytes);
         let mut candidates = if deep_fits {
             vec![deep, shallow]
         } else {

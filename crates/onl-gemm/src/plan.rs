@@ -114,7 +114,10 @@ impl Plan {
                 || a_strides.1 != 1
                 || (m >= 8
                     && n >= 2 * width
-                    && a_strides.0.wrapping_mul(bytes) % ALIASING_BYTES == 0));
+                    && a_strides
+                        .0
+                        .wrapping_mul(bytes)
+                        .is_multiple_of(ALIASING_BYTES)));
 
         let slice = config.tile_k.clamp(1, BLOCK).min(k.max(1));
         let panels = n.div_ceil(width);
@@ -163,7 +166,7 @@ impl Plan {
             unit_rows,
             unit_columns,
             width,
-            n % width != 0,
+            !n.is_multiple_of(width),
         );
         let tiles = [batches, row_blocks, column_tiles, k.div_ceil(slice)]
             .iter()

@@ -78,7 +78,7 @@ impl Batch<'_> {
     }
 
     /// The matrices of A and B that entry `index` multiplies.
-    pub(crate) fn matrices(&self, index: usize) -> (usize, usize) {
+    pub fn matrices(&self, index: usize) -> (usize, usize) {
         let mut rest = index;
         let (mut a, mut b) = (0, 0);
         for axis in (0..self.dims.len()).rev() {

@@ -102,7 +102,7 @@ pub fn gemm<S: Storage>(
         return Ok(());
     }
     let needed = plan.workspace(lanes.count());
-    let misaligned = workspace.as_ptr() as usize % align_of::<S::Compute>() != 0;
+    let misaligned = !(workspace.as_ptr() as usize).is_multiple_of(align_of::<S::Compute>());
     if workspace.len() < needed || misaligned && needed > 0 {
         return Err(GemmError::Workspace {
             needed,
@@ -440,8 +440,8 @@ impl<S: Storage> Shared<'_, S> {
     ) {
         let Dimensions { m, k, .. } = self.plan.dims;
         let (width, lanes) = (self.kernels.columns(), self.kernels.lanes);
-        let opens = ks.start % BLOCK == 0;
-        let closes = ks.end % BLOCK == 0 || ks.end == k;
+        let opens = ks.start.is_multiple_of(BLOCK);
+        let closes = ks.end.is_multiple_of(BLOCK) || ks.end == k;
         let later = ks.start >= BLOCK;
         let target = if later && !closes { partials } else { sums };
         let source = if later { partials } else { sums };

@@ -114,6 +114,7 @@ pub(crate) fn kernels_f64(tier: IsaTier) -> &'static Kernels<f64> {
 /// Hides from the optimizer how a pointer was computed. Rows of A are addressed from four such pointers: when all of
 /// them are visible offsets of one base, LLVM hoists loads across steps and spills accumulators.
 #[inline(always)]
+#[allow(clippy::pointers_in_nomem_asm_block)]
 fn opaque<T>(pointer: *const T) -> *const T {
     #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
     {

@@ -80,7 +80,7 @@ macro_rules! register_tile {
                     for step in 0..UNROLL {
                         let ahead = b.wrapping_add((PREFETCH_STEPS + step) * b_stride);
                         for v in 0..COUNT {
-                            if (v * LANES * SIZE) % 64 == 0 {
+                            if (v * LANES * SIZE).is_multiple_of(64) {
                                 prefetch(ahead.wrapping_add(v * LANES));
                             }
                         }

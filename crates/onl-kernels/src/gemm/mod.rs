@@ -1,0 +1,251 @@
+//! Matrix products: `Gemm` and `MatMul`, over `onl-gemm`.
+//!
+//! The order of arithmetic is that of `onl-gemm`; integers wrap around. Specifications: `Gemm` of operator sets 7, 9,
+//! 11 and 13, `MatMul` of 1, 9 and 13. 16-bit brain floats came with 13, integers of `MatMul` with 9, and input C of
+//! `Gemm` became optional with 11. Integers of `Gemm` are not served.
+
+mod general;
+mod geometry;
+mod integer;
+mod matmul;
+#[cfg(test)]
+mod tests;
+
+use crate::{
+    Coverage, Example, ExampleInput, KernelEntry, KernelError, PrepareContext, PrepareError,
+    PreparedKernel, SearchContext, ShapeDependence, TypeSource,
+};
+use onl_gemm::{GemmConfig, GemmError, PRODUCT_REGION};
+use onl_ir::{Attribute, NodeView};
+use onl_profiling::RegionSite;
+use onl_snapshot::{KernelKey, ParallelConfig, Search, Tuned, TunedConfig};
+use onl_tensor::{ElementType, Shape};
+
+const FLOATS: &[ElementType] = &[
+    ElementType::Float32,
+    ElementType::Float64,
+    ElementType::Float16,
+    ElementType::BFloat16,
+];
+const INTEGERS: &[ElementType] = &[
+    ElementType::Int32,
+    ElementType::Int64,
+    ElementType::UInt32,
+    ElementType::UInt64,
+];
+
+const IMPLEMENTATION: &str = "packed";
+const REVISION: u32 = 1;
+
+/// Multiply-adds of the calibrated examples: products that one lane may keep, that lanes share, and that leave the
+/// second-level cache.
+const SIZES: &[usize] = &[32 * 32 * 32, 128 * 128 * 128, 256 * 256 * 256];
+
+static REGIONS: &[&RegionSite] = &[&PRODUCT_REGION];
+static INTEGER_REGIONS: &[&RegionSite] = &[&integer::REGION];
+
+/// Kernels of the family.
+pub(crate) fn entries() -> Vec<KernelEntry> {
+    let gemm = KernelEntry {
+        domain: "ai.onnx",
+        op_type: "Gemm",
+        opsets: (7, i64::MAX),
+        type_source: TypeSource::Input(0),
+        element_types: FLOATS,
+        implementation: IMPLEMENTATION,
+        revision: REVISION,
+        prepare: general::prepare,
+        infer: general::infer,
+        shape_dependence: ShapeDependence::Shapes,
+        coverage: Coverage::Calibratable {
+            schema: GemmConfig::schema,
+            sizes: SIZES,
+            search,
+        },
+        regions: REGIONS,
+        examples: gemm_examples,
+    };
+    let matmul = KernelEntry {
+        op_type: "MatMul",
+        opsets: (1, i64::MAX),
+        prepare: matmul::prepare,
+        infer: matmul::infer,
+        examples: matmul_examples,
+        ..gemm.clone()
+    };
+    let integers = KernelEntry {
+        opsets: (9, i64::MAX),
+        element_types: INTEGERS,
+        implementation: integer::IMPLEMENTATION,
+        revision: integer::REVISION,
+        prepare: integer::prepare,
+        coverage: Coverage::Tunable(ParallelConfig::schema),
+        regions: INTEGER_REGIONS,
+        ..matmul.clone()
+    };
+    vec![gemm, matmul, integers]
+}
+
+fn search(context: &SearchContext) -> Search {
+    let accumulator = if context.element_type == ElementType::Float64 {
+        8
+    } else {
+        4
+    };
+    Search::Candidates(GemmConfig::candidates(accumulator, context.l2_bytes))
+}
+
+/// Instantiates a generic prepared kernel for the element type of input 0.
+macro_rules! for_float {
+    ($node:expr, $make:path, $($argument:expr),*) => {
+        match crate::gemm::element_type($node, crate::gemm::FLOATS)? {
+            onl_tensor::ElementType::Float64 => $make(PhantomData::<f64>, $($argument),*),
+            onl_tensor::ElementType::Float16 => $make(PhantomData::<onl_tensor::f16>, $($argument),*),
+            onl_tensor::ElementType::BFloat16 => $make(PhantomData::<onl_tensor::bf16>, $($argument),*),
+            _ => $make(PhantomData::<f32>, $($argument),*),
+        }
+    };
+}
+use for_float;
+
+/// Element type of all inputs, one of `served` that the operator set allows.
+fn element_type(node: &NodeView<'_>, served: &[ElementType]) -> Result<ElementType, PrepareError> {
+    let element_type = node
+        .input_element_type(0)
+        .ok_or(PrepareError::MissingInput { index: 0 })?;
+    let refuse = |index, element_type, allowed: String| {
+        Err(PrepareError::ElementType {
+            index,
+            element_type,
+            allowed,
+        })
+    };
+    if element_type == ElementType::BFloat16 && node.opset < 13 {
+        return refuse(0, element_type, "bf16 came with operator set 13".to_owned());
+    }
+    if !served.contains(&element_type) {
+        let names: Vec<&str> = served.iter().map(|t| t.name()).collect();
+        return refuse(0, element_type, format!("served: {}", names.join(", ")));
+    }
+    for index in 1..node.input_count() {
+        match node.input_element_type(index) {
+            Some(other) if other != element_type => {
+                return refuse(
+                    index,
+                    other,
+                    format!("all inputs have the type of input 0, {element_type}"),
+                );
+            }
+            _ => {}
+        }
+    }
+    Ok(element_type)
+}
+
+/// Checks how many inputs and outputs a node has.
+fn check_arity(node: &NodeView<'_>, required: usize, most: usize) -> Result<(), PrepareError> {
+    let count = node.input_count();
+    if count > most {
+        let expected = if required == most {
+            format!("{most}")
+        } else {
+            format!("{required} to {most}")
+        };
+        return Err(PrepareError::Arity {
+            what: "inputs",
+            expected,
+            actual: count,
+        });
+    }
+    if let Some(index) = (0..required).find(|&i| node.input(i).is_none()) {
+        return Err(PrepareError::MissingInput { index });
+    }
+    if node.output_count() != 1 {
+        return Err(PrepareError::Arity {
+            what: "outputs",
+            expected: "1".to_owned(),
+            actual: node.output_count(),
+        });
+    }
+    Ok(())
+}
+
+fn config(
+    op_type: &'static str,
+    element_type: ElementType,
+    context: &PrepareContext<'_>,
+) -> Tuned<GemmConfig> {
+    context.snapshot.config(&KernelKey::builtin(
+        op_type,
+        IMPLEMENTATION,
+        element_type,
+        REVISION,
+    ))
+}
+
+impl From<GemmError> for KernelError {
+    fn from(error: GemmError) -> Self {
+        match error {
+            GemmError::Region(error) => error.into(),
+            GemmError::Tensor(error) => error.into(),
+            other => KernelError::Other(other.to_string()),
+        }
+    }
+}
+
+type Prepared = Result<Box<dyn PreparedKernel>, PrepareError>;
+
+/// Edge of a cube, and of a square times `height`, of about `size` multiply-adds.
+fn edges(size: usize, height: usize) -> (usize, usize) {
+    let edge = (size as f64).cbrt().round().max(1.0) as usize;
+    let wide = (size as f64 / height as f64).sqrt().round().max(1.0) as usize;
+    (edge, wide)
+}
+
+fn constant(element_type: ElementType, dims: &[usize]) -> ExampleInput {
+    ExampleInput::Random {
+        element_type,
+        shape: Shape::new(dims),
+        constant: true,
+    }
+}
+
+fn gemm_examples(element_type: ElementType, size: usize) -> Vec<Example> {
+    let (s, w) = edges(size, 4);
+    let random = |dims: &[usize]| ExampleInput::random(element_type, dims);
+    let fixed = |dims: &[usize]| constant(element_type, dims);
+    vec![
+        Example::new("square", vec![random(&[s, s]), random(&[s, s])]),
+        Example::new(
+            "constant_b",
+            vec![random(&[s, s]), fixed(&[s, s]), fixed(&[s])],
+        ),
+        Example::new("skinny", vec![random(&[4, w]), random(&[w, w])]),
+        Example::new("transposed", vec![random(&[s, s]), random(&[s, s])])
+            .with_attribute("transA", Attribute::Int(1))
+            .with_attribute("transB", Attribute::Int(1)),
+        Example::new(
+            "scaled_bias",
+            vec![random(&[s, s]), random(&[s, s]), random(&[s, 1])],
+        )
+        .with_attribute("alpha", Attribute::Float(0.5))
+        .with_attribute("beta", Attribute::Float(-2.0)),
+    ]
+}
+
+fn matmul_examples(element_type: ElementType, size: usize) -> Vec<Example> {
+    let (s, w) = edges(size, 4);
+    let (b, v) = edges(size / 4, 1);
+    let random = |dims: &[usize]| ExampleInput::random(element_type, dims);
+    let fixed = |dims: &[usize]| constant(element_type, dims);
+    vec![
+        Example::new("square", vec![random(&[s, s]), random(&[s, s])]),
+        Example::new("constant_b", vec![random(&[s, s]), fixed(&[s, s])]),
+        Example::new("skinny", vec![random(&[4, w]), random(&[w, w])]),
+        Example::new(
+            "batched",
+            vec![random(&[2, 2, b, b]), random(&[2, 1, b, b])],
+        ),
+        Example::new("vector", vec![random(&[2 * v]), random(&[2 * v, 2 * v])]),
+    ]
+}
