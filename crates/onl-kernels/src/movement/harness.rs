@@ -113,14 +113,14 @@ impl<'a> Case<'a> {
             opset: self.opset,
         };
         let table = KernelTable::builtin();
-        let entries = table
-            .operator(&op, self.opset)
-            .map_err(|e| e.to_string())?;
+        let entries = table.operator(&op, self.opset).map_err(|e| e.to_string())?;
         let mut context = InferContext::new(node, &types, &constants);
         (entries[0].infer)(&mut context).map_err(|e| e.to_string())?;
         let inferred = context.into_outputs();
         let element_type = match entries[0].type_source {
-            crate::TypeSource::Input(index) => self.inputs[index].as_ref().map(|t| t.element_type()),
+            crate::TypeSource::Input(index) => {
+                self.inputs[index].as_ref().map(|t| t.element_type())
+            }
             crate::TypeSource::Output => inferred[0]
                 .as_ref()
                 .and_then(TypeInfo::as_tensor)
@@ -163,7 +163,9 @@ impl<'a> Case<'a> {
         let executor = CpuExecutor::with_lanes(self.lanes);
         let run = executor.enter();
         let mut io = KernelIo::new(&views, &[], &mut slots, workspace.as_bytes_mut());
-        kernel.run(&mut io, run.lanes()).map_err(|e| e.to_string())?;
+        kernel
+            .run(&mut io, run.lanes())
+            .map_err(|e| e.to_string())?;
         let results: Vec<Tensor> = slots
             .into_iter()
             .map(|slot| match slot {
@@ -224,6 +226,8 @@ pub(crate) fn integers(dims: &[usize], values: &[i64]) -> Tensor {
 
 /// A tensor of f32 counting from 0.
 pub(crate) fn counting(dims: &[usize]) -> Tensor {
-    let values: Vec<f32> = (0..dims.iter().product()).map(|i: usize| i as f32).collect();
+    let values: Vec<f32> = (0..dims.iter().product())
+        .map(|i: usize| i as f32)
+        .collect();
     floats(dims, &values)
 }

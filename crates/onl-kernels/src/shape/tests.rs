@@ -24,8 +24,12 @@ fn reshape_resolves_its_target() {
         ("negative", &[4], &[-4], 0, None),
     ];
     for (name, dims, target, allow_zero, expected) in cases {
-        let case = Case::new("Reshape", 14, vec![counting(dims), integers(&[target.len()], target)])
-            .int("allowzero", allow_zero);
+        let case = Case::new(
+            "Reshape",
+            14,
+            vec![counting(dims), integers(&[target.len()], target)],
+        )
+        .int("allowzero", allow_zero);
         assert_eq!(shape_of(case).ok().as_deref(), expected, "{name}");
     }
     let old = Case::new("Reshape", 1, vec![counting(&[2, 3])]).ints("shape", &[3, -1]);
@@ -48,13 +52,20 @@ fn squeeze_and_unsqueeze_take_attributes_and_inputs() {
         })
     };
     for opset in [1, 11, 13, 21] {
-        assert_eq!(squeeze(opset, Some(&[0, -2]), &[1, 3, 1, 5]), Ok(vec![3, 5]));
+        assert_eq!(
+            squeeze(opset, Some(&[0, -2]), &[1, 3, 1, 5]),
+            Ok(vec![3, 5])
+        );
         assert_eq!(squeeze(opset, None, &[1, 3, 1, 5]), Ok(vec![3, 5]));
         assert!(squeeze(opset, Some(&[1]), &[1, 3]).is_err(), "size 3");
         assert!(squeeze(opset, Some(&[0, 0]), &[1, 3]).is_err(), "twice");
         assert!(squeeze(opset, Some(&[2]), &[1, 3]).is_err(), "no such axis");
     }
-    let new = Case::new("Unsqueeze", 13, vec![counting(&[3, 4]), integers(&[2], &[0, -1])]);
+    let new = Case::new(
+        "Unsqueeze",
+        13,
+        vec![counting(&[3, 4]), integers(&[2], &[0, -1])],
+    );
     assert_eq!(shape_of(new), Ok(vec![1, 3, 4, 1]));
     let old = Case::new("Unsqueeze", 11, vec![counting(&[3, 4])]).ints("axes", &[2, 0]);
     assert_eq!(shape_of(old), Ok(vec![1, 3, 1, 4]));
@@ -67,8 +78,14 @@ fn flatten_identity_and_dropout_keep_elements() {
         assert_eq!(shape_of(case), Ok(expected.to_vec()), "axis {axis}");
     }
     assert!(shape_of(Case::new("Flatten", 13, vec![counting(&[2])]).int("axis", 2)).is_err());
-    assert_eq!(shape_of(Case::new("Identity", 1, vec![counting(&[2, 0])])), Ok(vec![2, 0]));
-    let dropout = Case::new("Dropout", 13, vec![counting(&[2, 2])]).outputs(2).run().unwrap();
+    assert_eq!(
+        shape_of(Case::new("Identity", 1, vec![counting(&[2, 0])])),
+        Ok(vec![2, 0])
+    );
+    let dropout = Case::new("Dropout", 13, vec![counting(&[2, 2])])
+        .outputs(2)
+        .run()
+        .unwrap();
     assert_eq!(dropout[0], counting(&[2, 2]));
     assert_eq!(dropout[1].as_slice::<Bool>().unwrap(), [Bool(1); 4]);
 }
@@ -80,7 +97,12 @@ fn shape_and_size_describe_the_input() {
         if let Some(end) = end {
             case = case.int("end", end);
         }
-        case.run().unwrap().remove(0).as_slice::<i64>().unwrap().to_vec()
+        case.run()
+            .unwrap()
+            .remove(0)
+            .as_slice::<i64>()
+            .unwrap()
+            .to_vec()
     };
     assert_eq!(shape(15, 0, None), [2, 3, 4]);
     assert_eq!(shape(15, -2, None), [3, 4]);
@@ -88,21 +110,40 @@ fn shape_and_size_describe_the_input() {
     assert_eq!(shape(15, 2, Some(1)), [0i64; 0]);
     assert_eq!(shape(15, -9, Some(9)), [2, 3, 4]);
     assert_eq!(shape(13, 1, None), [2, 3, 4], "no bounds before version 15");
-    let size = Case::new("Size", 13, vec![counting(&[2, 3, 4])]).run().unwrap();
+    let size = Case::new("Size", 13, vec![counting(&[2, 3, 4])])
+        .run()
+        .unwrap();
     assert_eq!(size[0], integers(&[], &[24]));
 }
 
 #[test]
 fn constants_come_from_every_attribute() {
-    let run = |name: &str, value: Attribute| Case::new("Constant", 13, vec![]).with(name, value).run();
+    let run =
+        |name: &str, value: Attribute| Case::new("Constant", 13, vec![]).with(name, value).run();
     let tensor = Arc::new(counting(&[2, 2]));
-    assert_eq!(run("value", Attribute::Tensor(tensor)).unwrap()[0], counting(&[2, 2]));
-    assert_eq!(run("value_float", Attribute::Float(1.5)).unwrap()[0], floats(&[], &[1.5]));
+    assert_eq!(
+        run("value", Attribute::Tensor(tensor)).unwrap()[0],
+        counting(&[2, 2])
+    );
+    assert_eq!(
+        run("value_float", Attribute::Float(1.5)).unwrap()[0],
+        floats(&[], &[1.5])
+    );
     let list = run("value_floats", Attribute::Floats(vec![1.0, 2.0])).unwrap();
     assert_eq!(list[0], floats(&[2], &[1.0, 2.0]));
-    assert_eq!(run("value_int", Attribute::Int(7)).unwrap()[0], integers(&[], &[7]));
-    assert_eq!(run("value_ints", Attribute::Ints(vec![7])).unwrap()[0], integers(&[1], &[7]));
-    let text = run("value_strings", Attribute::Strings(vec![b"a".to_vec(), b"b".to_vec()])).unwrap();
+    assert_eq!(
+        run("value_int", Attribute::Int(7)).unwrap()[0],
+        integers(&[], &[7])
+    );
+    assert_eq!(
+        run("value_ints", Attribute::Ints(vec![7])).unwrap()[0],
+        integers(&[1], &[7])
+    );
+    let text = run(
+        "value_strings",
+        Attribute::Strings(vec![b"a".to_vec(), b"b".to_vec()]),
+    )
+    .unwrap();
     assert_eq!(text[0].as_strings().unwrap(), ["a", "b"]);
     let sparse = |indices: Tensor| {
         run(
@@ -117,7 +158,10 @@ fn constants_come_from_every_attribute() {
     let dense = floats(&[2, 3], &[0.0, 5.0, 0.0, 0.0, 0.0, 6.0]);
     assert_eq!(sparse(integers(&[2], &[1, 5])).unwrap()[0], dense);
     assert_eq!(sparse(integers(&[2, 2], &[0, 1, 1, 2])).unwrap()[0], dense);
-    assert!(sparse(integers(&[2], &[1, 6])).is_err(), "index out of range");
+    assert!(
+        sparse(integers(&[2], &[1, 6])).is_err(),
+        "index out of range"
+    );
     assert!(Case::new("Constant", 13, vec![]).run().is_err(), "no value");
 }
 
@@ -129,10 +173,20 @@ fn constant_of_shape_fills() {
         .run()
         .unwrap();
     assert_eq!(filled[0], integers(&[2, 2], &[-3; 4]));
-    let zero = Case::new("ConstantOfShape", 9, vec![integers(&[0], &[])]).run().unwrap();
+    let zero = Case::new("ConstantOfShape", 9, vec![integers(&[0], &[])])
+        .run()
+        .unwrap();
     assert_eq!(zero[0], floats(&[], &[0.0]));
-    assert!(Case::new("ConstantOfShape", 9, vec![integers(&[1], &[-1])]).run().is_err());
-    let huge = Case::new("ConstantOfShape", 9, vec![integers(&[2], &[i64::MAX, i64::MAX])]);
+    assert!(
+        Case::new("ConstantOfShape", 9, vec![integers(&[1], &[-1])])
+            .run()
+            .is_err()
+    );
+    let huge = Case::new(
+        "ConstantOfShape",
+        9,
+        vec![integers(&[2], &[i64::MAX, i64::MAX])],
+    );
     assert!(huge.run().is_err(), "a shape that no memory holds");
 }
 
