@@ -619,6 +619,10 @@ fn limits_refuse_with_the_limit_named() {
         max_graph_depth: 1000,
         ..default
     };
+    assert!(
+        read(nested(31), &deep).is_ok(),
+        "the stack holds what the decoder admits"
+    );
     assert_problem(
         "nesting",
         read(nested(60), &deep),
