@@ -36,8 +36,9 @@ impl OnnxError {
         self
     }
 
+    /// Names the file, unless one is named already.
     pub(crate) fn in_file(mut self, file: &Path) -> Self {
-        self.details.file = Some(file.to_owned());
+        self.details.file.get_or_insert_with(|| file.to_owned());
         self
     }
 

@@ -14,7 +14,10 @@ use std::path::{Component, Path, PathBuf};
 pub(crate) struct ExternalData {
     folder: Option<PathBuf>,
     allowed: Vec<PathBuf>,
+    /// Mappings by canonical path.
     mapped: HashMap<PathBuf, Bytes>,
+    /// The same by the text in the model, which large models repeat for every tensor.
+    located: HashMap<String, Bytes>,
 }
 
 impl ExternalData {
@@ -36,7 +39,7 @@ impl ExternalData {
         ExternalData {
             folder: Some(folder.to_owned()),
             allowed: folder.canonicalize().into_iter().collect(),
-            mapped: HashMap::new(),
+            ..ExternalData::default()
         }
     }
 
@@ -80,7 +83,14 @@ impl ExternalData {
         if length != expected {
             return Err(ExternalProblem::LengthMismatch { length, expected });
         }
-        let file = self.file(location)?;
+        let file = match self.located.get(location) {
+            Some(file) => file.clone(),
+            None => {
+                let file = self.file(location)?;
+                self.located.insert(location.to_owned(), file.clone());
+                file
+            }
+        };
         let size = file.len() as u64;
         if offset > size {
             return Err(ExternalProblem::OffsetPastEnd { offset, size });

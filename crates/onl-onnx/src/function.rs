@@ -6,7 +6,7 @@ use crate::read::opset_imports;
 use crate::read_graph::{GraphParts, Reader, read_graph, subgraphs};
 use crate::{OnnxError, Problem};
 use onl_ir::{Function, Graph, OpId};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// Reads functions; their names must be unique and their calls must end.
 pub(crate) fn read_functions(
@@ -52,8 +52,9 @@ fn read_function(
             .collect()
     };
     let default_attributes = read_attributes(reader, proto.attribute_proto, None)?;
-    for (index, name) in proto.attribute.iter().enumerate() {
-        if default_attributes.contains_key(name) || proto.attribute[..index].contains(name) {
+    let mut names = HashSet::new();
+    for name in &proto.attribute {
+        if default_attributes.contains_key(name) || !names.insert(name) {
             return Err(OnnxError::new(Problem::Duplicate {
                 what: "attribute",
                 name: name.clone(),

@@ -8,6 +8,7 @@ use bytes::Bytes;
 use onl_ir::{Model, OpId, OpsetImport};
 use onl_tensor::MappedFile;
 use prost::Message;
+use std::collections::HashMap;
 use std::path::Path;
 
 /// Newest IR version that is read.
@@ -124,6 +125,7 @@ fn decode_model(
         external,
         ir_version: proto.ir_version,
         in_function: false,
+        captured_bytes: 0,
     };
     let graph = read_main_graph(&mut reader, graph)?;
     let functions = read_functions(&mut reader, proto.functions)?;
@@ -148,22 +150,23 @@ fn decode_model(
 /// Imports with canonical domains; one domain in two versions is an error.
 pub(crate) fn opset_imports(imports: &[OperatorSetIdProto]) -> Result<Vec<OpsetImport>, OnnxError> {
     let mut result: Vec<OpsetImport> = Vec::new();
+    let mut versions: HashMap<&str, i64> = HashMap::new();
     for import in imports {
         let domain = if import.domain.is_empty() {
             OpId::ONNX
         } else {
             &import.domain
         };
-        match result.iter().find(|known| known.domain == domain) {
+        match versions.insert(domain, import.version) {
             None => result.push(OpsetImport {
                 domain: domain.to_owned(),
                 version: import.version,
             }),
-            Some(known) if known.version == import.version => {}
-            Some(known) => {
+            Some(first) if first == import.version => {}
+            Some(first) => {
                 return Err(OnnxError::new(Problem::OpsetConflict {
                     domain: domain.to_owned(),
-                    first: known.version,
+                    first,
                     second: import.version,
                 }));
             }

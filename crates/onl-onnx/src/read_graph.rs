@@ -16,6 +16,40 @@ pub(crate) struct Reader<'a> {
     pub ir_version: i64,
     /// Whether a function body is being read, where attributes may refer to those of the calling node.
     pub in_function: bool,
+    /// Memory spent so far on types that captures repeat from enclosing graphs.
+    pub captured_bytes: u64,
+}
+
+impl Reader<'_> {
+    /// Counts the memory of a type that a capture repeats: many small subgraphs could each repeat a large one.
+    fn spend(&mut self, info: &TypeInfo) -> Result<(), OnnxError> {
+        self.captured_bytes += size_of_type(info);
+        if self.captured_bytes > self.limits.max_decoded_bytes {
+            return Err(OnnxError::new(Problem::Limit {
+                what: "max_decoded_bytes",
+                limit: self.limits.max_decoded_bytes,
+                actual: self.captured_bytes,
+            }));
+        }
+        Ok(())
+    }
+}
+
+/// Memory of a type with what it points to.
+fn size_of_type(info: &TypeInfo) -> u64 {
+    let inner = match info {
+        TypeInfo::Tensor(tensor) | TypeInfo::SparseTensor(tensor) => {
+            let dims = tensor.dims.iter().flatten();
+            dims.map(|dim| match dim {
+                Dim::Named(name) => (size_of::<Dim>() + name.len()) as u64,
+                _ => size_of::<Dim>() as u64,
+            })
+            .sum()
+        }
+        TypeInfo::Sequence(element) | TypeInfo::Optional(element) => size_of_type(element),
+        TypeInfo::Map(_, value) => size_of_type(value),
+    };
+    size_of::<TypeInfo>() as u64 + inner
 }
 
 /// Names that a graph gives values to, for the graphs inside it.
@@ -48,7 +82,7 @@ struct Numbering<'s> {
 
 impl Numbering<'_> {
     /// The number of the value of this name. A name that only an enclosing graph gives is a capture.
-    fn id(&mut self, name: &str) -> Result<ValueId, OnnxError> {
+    fn id(&mut self, reader: &mut Reader<'_>, name: &str) -> Result<ValueId, OnnxError> {
         if let Some(&id) = self.ids.get(name) {
             return Ok(id);
         }
@@ -64,6 +98,9 @@ impl Numbering<'_> {
         } else {
             self.scope.parent.and_then(|parent| parent.find(name))
         };
+        if let Some(Some(info)) = outer {
+            reader.spend(info)?;
+        }
         let id = self.graph.add_value(ValueInfo {
             name: name.to_owned(),
             value_type: self.scope.types.get(name).or(outer.flatten()).cloned(),
@@ -169,7 +206,7 @@ pub(crate) fn read_graph(
     let initialized: HashSet<&str> = initializers.iter().map(|(name, _)| name.as_str()).collect();
     for info in &parts.inputs {
         require_name(&info.name, "the name of a graph input")?;
-        let id = numbering.id(&info.name)?;
+        let id = numbering.id(reader, &info.name)?;
         if !initialized.contains(info.name.as_str()) {
             numbering.graph.inputs.push(id);
         } else if reader.ir_version >= 4 {
@@ -177,7 +214,7 @@ pub(crate) fn read_graph(
         }
     }
     for (name, tensor) in &initializers {
-        let id = numbering.id(name)?;
+        let id = numbering.id(reader, name)?;
         numbering.graph.initializers.insert(id, tensor.clone());
     }
     for (index, proto) in parts.nodes.into_iter().enumerate() {
@@ -187,7 +224,7 @@ pub(crate) fn read_graph(
     }
     for info in &parts.outputs {
         require_name(&info.name, "the name of a graph output")?;
-        let id = numbering.id(&info.name)?;
+        let id = numbering.id(reader, &info.name)?;
         numbering.graph.outputs.push(id);
     }
     let mut graph = numbering.graph;
@@ -205,7 +242,11 @@ fn read_node(
     let mut ids = |names: &[String]| {
         names
             .iter()
-            .map(|name| (!name.is_empty()).then(|| numbering.id(name)).transpose())
+            .map(|name| {
+                (!name.is_empty())
+                    .then(|| numbering.id(reader, name))
+                    .transpose()
+            })
             .collect::<Result<Vec<_>, _>>()
     };
     let inputs = ids(&proto.input)?;
@@ -213,7 +254,7 @@ fn read_node(
     // What a subgraph takes from further out passes through this graph.
     for graph in subgraphs(&attributes) {
         for &capture in &graph.captures {
-            numbering.id(graph.value_name(capture))?;
+            numbering.id(reader, graph.value_name(capture))?;
         }
     }
     Ok(Node {

@@ -57,19 +57,19 @@ pub fn write_model_with(
 
 /// The bytes of a model file with all data inside.
 pub fn model_to_bytes(model: &Model) -> Vec<u8> {
-    model_to_proto(model, &mut ExternalWriter::none()).encode_to_vec()
+    model_to_proto(model, &mut Writer::new(model)).encode_to_vec()
 }
 
 fn write_files(model: &Model, path: &Path, options: &WriteOptions) -> Result<(), OnnxError> {
-    let mut external = ExternalWriter::none();
+    let mut writer = Writer::new(model);
     let data_path = options.external_from_bytes.map(|threshold| {
         let mut name = path.file_name().unwrap_or_default().to_owned();
         name.push(".data");
-        external.threshold = Some(threshold.max(1));
-        external.location = name.to_string_lossy().into_owned();
+        writer.threshold = Some(threshold.max(1));
+        writer.location = name.to_string_lossy().into_owned();
         path.with_file_name(name)
     });
-    let proto = model_to_proto(model, &mut external);
+    let proto = model_to_proto(model, &mut writer);
     let size = proto.encoded_len();
     if size > MAX_MESSAGE_BYTES {
         return Err(OnnxError::new(Problem::Limit {
@@ -79,9 +79,9 @@ fn write_files(model: &Model, path: &Path, options: &WriteOptions) -> Result<(),
         }));
     }
     if let Some(data_path) = data_path
-        && !external.tensors.is_empty()
+        && !writer.tensors.is_empty()
     {
-        write_replacing(&data_path, |file| external.write(file))?;
+        write_replacing(&data_path, |file| writer.write(file))?;
     }
     write_replacing(path, |file| file.write_all(&proto.encode_to_vec()))
 }
@@ -118,17 +118,19 @@ pub(crate) fn write_replacing(
     })
 }
 
-/// Collects the tensors that go to an external file.
-struct ExternalWriter {
+/// What writing the parts of a model shares: its IR version, and the tensors that go to an external file.
+struct Writer {
+    ir_version: i64,
     threshold: Option<usize>,
     location: String,
     tensors: Vec<(u64, Arc<Tensor>)>,
     end: u64,
 }
 
-impl ExternalWriter {
-    fn none() -> Self {
-        ExternalWriter {
+impl Writer {
+    fn new(model: &Model) -> Self {
+        Writer {
+            ir_version: model.ir_version,
             threshold: None,
             location: String::new(),
             tensors: Vec::new(),
@@ -173,7 +175,7 @@ impl ExternalWriter {
     }
 }
 
-fn model_to_proto(model: &Model, external: &mut ExternalWriter) -> ModelProto {
+fn model_to_proto(model: &Model, writer: &mut Writer) -> ModelProto {
     ModelProto {
         ir_version: model.ir_version,
         producer_name: model.producer_name.clone(),
@@ -181,7 +183,7 @@ fn model_to_proto(model: &Model, external: &mut ExternalWriter) -> ModelProto {
         domain: model.domain.clone(),
         model_version: model.model_version,
         doc_string: model.doc_string.clone(),
-        graph: Some(graph_to_proto(&model.graph, external)),
+        graph: Some(graph_to_proto(&model.graph, writer)),
         opset_import: imports_to_proto(&model.opset_imports),
         metadata_props: model
             .metadata
@@ -194,7 +196,7 @@ fn model_to_proto(model: &Model, external: &mut ExternalWriter) -> ModelProto {
         functions: model
             .functions
             .iter()
-            .map(|function| function_to_proto(function, external))
+            .map(|function| function_to_proto(function, writer))
             .collect(),
     }
 }
@@ -279,38 +281,46 @@ impl<'a> Names<'a> {
     }
 }
 
-fn graph_to_proto(graph: &Graph, external: &mut ExternalWriter) -> GraphProto {
+fn graph_to_proto(graph: &Graph, writer: &mut Writer) -> GraphProto {
     let names = Names::of(graph);
     let infos =
         |ids: &mut dyn Iterator<Item = &ValueId>| ids.map(|&id| names.value_info(id)).collect();
+    // Before IR version 4, every initializer had to be listed as an input too.
+    let all = (writer.ir_version < 4).then_some(graph.initializers.keys());
+    let defaults = if all.is_some() {
+        &[][..]
+    } else {
+        &graph.optional_inputs
+    };
+    let mut inputs = graph
+        .inputs
+        .iter()
+        .chain(defaults)
+        .chain(all.into_iter().flatten());
     GraphProto {
         name: graph.name.clone(),
-        node: nodes_to_proto(graph, &names, external),
+        node: nodes_to_proto(graph, &names, writer),
         initializer: graph
             .initializers
             .iter()
-            .map(|(&id, tensor)| external.initializer(&names.get(id), tensor))
+            .map(|(&id, tensor)| writer.initializer(&names.get(id), tensor))
             .collect(),
-        input: infos(&mut graph.inputs.iter().chain(&graph.optional_inputs)),
+        input: infos(&mut inputs),
         output: infos(&mut graph.outputs.iter()),
         value_info: names.inner_types(),
         sparse_initializer: Vec::new(),
     }
 }
 
-fn nodes_to_proto(
-    graph: &Graph,
-    names: &Names<'_>,
-    external: &mut ExternalWriter,
-) -> Vec<NodeProto> {
+fn nodes_to_proto(graph: &Graph, names: &Names<'_>, writer: &mut Writer) -> Vec<NodeProto> {
     graph
         .nodes
         .iter()
-        .map(|node| node_to_proto(node, names, external))
+        .map(|node| node_to_proto(node, names, writer))
         .collect()
 }
 
-fn node_to_proto(node: &Node, names: &Names<'_>, external: &mut ExternalWriter) -> NodeProto {
+fn node_to_proto(node: &Node, names: &Names<'_>, writer: &mut Writer) -> NodeProto {
     NodeProto {
         input: names.list(&node.inputs),
         output: names.list(&node.outputs),
@@ -319,18 +329,14 @@ fn node_to_proto(node: &Node, names: &Names<'_>, external: &mut ExternalWriter) 
         attribute: node
             .attributes
             .iter()
-            .map(|(name, attribute)| attribute_to_proto(name, attribute, external))
+            .map(|(name, attribute)| attribute_to_proto(name, attribute, writer))
             .collect(),
         domain: domain_to_proto(&node.op.domain),
         overload: node.overload.clone(),
     }
 }
 
-fn attribute_to_proto(
-    name: &str,
-    attribute: &Attribute,
-    external: &mut ExternalWriter,
-) -> AttributeProto {
+fn attribute_to_proto(name: &str, attribute: &Attribute, writer: &mut Writer) -> AttributeProto {
     let mut proto = AttributeProto {
         name: name.to_owned(),
         r#type: kind_number(attribute.kind()),
@@ -344,7 +350,7 @@ fn attribute_to_proto(
         Attribute::SparseTensor(value) => {
             proto.sparse_tensor = sparse_value(value).map(Box::new);
         }
-        Attribute::Graph(graph) => proto.g = Some(Box::new(graph_to_proto(graph, external))),
+        Attribute::Graph(graph) => proto.g = Some(Box::new(graph_to_proto(graph, writer))),
         Attribute::Type(info) => proto.tp = Some(Box::new(type_to_proto(info))),
         Attribute::Ints(values) => proto.ints.clone_from(values),
         Attribute::Floats(values) => proto.floats.clone_from(values),
@@ -360,7 +366,7 @@ fn attribute_to_proto(
         Attribute::Graphs(graphs) => {
             proto.graphs = graphs
                 .iter()
-                .map(|graph| graph_to_proto(graph, external))
+                .map(|graph| graph_to_proto(graph, writer))
                 .collect();
         }
         Attribute::Types(infos) => proto.type_protos = infos.iter().map(type_to_proto).collect(),
@@ -380,7 +386,7 @@ fn sparse_value(value: &Value) -> Option<SparseTensorProto> {
     }
 }
 
-fn function_to_proto(function: &Function, external: &mut ExternalWriter) -> FunctionProto {
+fn function_to_proto(function: &Function, writer: &mut Writer) -> FunctionProto {
     let body = &function.body;
     let names = Names::of(body);
     let constants = body.initializers.iter().map(|(&id, tensor)| NodeProto {
@@ -411,14 +417,14 @@ fn function_to_proto(function: &Function, external: &mut ExternalWriter) -> Func
         node: constants
             .collect::<Vec<_>>()
             .into_iter()
-            .chain(nodes_to_proto(body, &names, external))
+            .chain(nodes_to_proto(body, &names, writer))
             .collect(),
         opset_import: imports_to_proto(&function.opset_imports),
         domain: domain_to_proto(&function.op.domain),
         attribute_proto: function
             .default_attributes
             .iter()
-            .map(|(name, attribute)| attribute_to_proto(name, attribute, external))
+            .map(|(name, attribute)| attribute_to_proto(name, attribute, writer))
             .collect(),
         value_info,
         overload: function.overload.clone(),

@@ -40,6 +40,13 @@ fn initializers_that_are_inputs_depend_on_the_ir_version() {
             "IR version {ir_version}"
         );
         assert_eq!(model.graph.initializers.len(), 1);
+        let written = ModelProto::decode(&*crate::model_to_bytes(&model)).unwrap();
+        let inputs = &written.graph.unwrap().input;
+        assert_eq!(
+            inputs.len(),
+            2,
+            "IR version {ir_version} lists the initializer"
+        );
     }
 }
 
@@ -576,11 +583,46 @@ fn limits_refuse_with_the_limit_named() {
             &[name],
         );
     }
+    // Two thousand subgraphs that each repeat the type of one value of rank two thousand.
+    let body = graph(vec![node("Neg", &["x"], &["r"])], &[], &["r"]);
+    let mut owner = node("Op", &[], &["y"]);
+    owner.attribute.push(AttributeProto {
+        name: "bodies".to_owned(),
+        r#type: attribute_type::GRAPHS,
+        graphs: vec![body; 2000],
+        ..AttributeProto::default()
+    });
+    let mut main = graph(vec![owner], &[], &["y"]);
+    main.input.push(tensor_info("x", 1, &vec![size(1); 2000]));
+    let small = LoadLimits {
+        max_decoded_bytes: 4 << 20,
+        ..default.clone()
+    };
+    let bytes = model(9, main).encode_to_vec();
+    assert!(read(bytes.clone(), &default).is_ok());
+    assert_problem(
+        "repeated types",
+        read(bytes, &small),
+        |p| {
+            matches!(
+                p,
+                Problem::Limit {
+                    what: "max_decoded_bytes",
+                    ..
+                }
+            )
+        },
+        &["graph 'main', node 0 (Op)", "max_decoded_bytes"],
+    );
     // Without the limit, the decoder's own bound on nesting holds.
     let deep = LoadLimits {
         max_graph_depth: 1000,
         ..default
     };
+    assert!(
+        read(nested(31), &deep).is_ok(),
+        "the stack holds what the decoder admits"
+    );
     assert_problem(
         "nesting",
         read(nested(60), &deep),

@@ -189,3 +189,24 @@ fn other_types_are_refused() {
     );
     assert!(read_value_file(&path, &tensor_type(ElementType::Float32)).is_ok());
 }
+
+#[test]
+fn deep_values_are_read_or_refused() {
+    let read_nested = |depth: usize| {
+        let mut value = tensor(&[1.0]);
+        let mut value_type = tensor_type(ElementType::Float32);
+        for _ in 0..depth {
+            value = Value::Sequence(vec![value]);
+            value_type = TypeInfo::Sequence(Box::new(value_type));
+        }
+        let bytes = value_to_pb_bytes(&value).unwrap();
+        value_from_pb_bytes(bytes.into(), &value_type).map(|read| assert_eq!(read, value))
+    };
+    assert!(read_nested(98).is_ok());
+    assert_problem(
+        "nesting",
+        read_nested(200),
+        |p| matches!(p, Problem::Decode { .. }),
+        &["nested"],
+    );
+}
