@@ -269,8 +269,7 @@ tar("n.tgz", {"package/dist/resources.json": json.dumps(chunks).encode(), "packa
             folder.path(),
             "import zipfile; zipfile.ZipFile('a.whl', 'w').write('m')",
         );
-        let assembly =
-            serde_json::json!({ "step": "dynamic_input", "input": "x", "dims": ["N", 300] });
+        let assembly = serde_json::json!({ "step": "redimension", "dims": { "x": ["N", 300] } });
         let output = folder.path().join("output");
         assemble(
             &[folder.path().join("a.whl")],
