@@ -7,7 +7,8 @@ Reads a job as JSON from standard input:
             {"step": "concatenate"}                            the member of every archive, joined in order
             {"step": "join_chunks", "of": NAME}                the member lists chunks of NAME, which are joined
             {"step": "inner_archive", "member": NAME}          the member is an archive that holds NAME
-            {"step": "dynamic_input", "input": I, "dims": D}   the model's input I gets the dimensions D
+            {"step": "redimension", "dims": {NAME: [D, ...]}}  the model's inputs and outputs of these names get these
+                                                               dimensions: numbers are fixed, names are dynamic
   output    path of the file to write
 
 Only the standard library is used, and nothing is unpacked to disk.
@@ -129,30 +130,29 @@ def rewritten(data, path, change):
     return bytes(out)
 
 
-def dynamic_input(model, name, dims):
-    """Gives the input of a ModelProto the dimensions: numbers are fixed, names are dynamic."""
+def redimension(model, dims):
+    """Gives inputs and outputs of a ModelProto other dimensions."""
     done = []
 
-    def shape(_):
-        out = b""
-        for dim in dims:
+    def value_info(data):
+        names = [payload.decode() for number, _, payload in fields(data) if number == 1]
+        if not names or names[0] not in dims:
+            return data
+        done.append(names[0])
+        shape = b""
+        for dim in dims[names[0]]:
             if isinstance(dim, int):
                 value = encoded(1, 0, encoded_varint(dim))
             else:
                 value = encoded(2, 2, dim.encode())
-            out += encoded(1, 2, value)
-        done.append(name)
-        return out
-
-    def value_info(data):
-        named = any(number == 1 and payload == name.encode() for number, _, payload in fields(data))
+            shape += encoded(1, 2, value)
         # ValueInfoProto.type.tensor_type.shape
-        return rewritten(data, (2, 1, 2), shape) if named else data
+        return rewritten(data, (2, 1, 2), lambda _: shape)
 
-    # ModelProto.graph.input
-    model = rewritten(model, (7, 11), value_info)
-    if done != [name]:
-        sys.exit(f"the model has {len(done)} tensor inputs named {name}")
+    # ModelProto.graph.input and .output
+    model = rewritten(rewritten(model, (7, 11), value_info), (7, 12), value_info)
+    if sorted(done) != sorted(dims):
+        sys.exit(f"of the inputs and outputs {', '.join(dims)} the model has: {', '.join(done) or 'none'}")
     return model
 
 
@@ -169,8 +169,8 @@ def main():
     elif step == "inner_archive":
         inner = Archive(io.BytesIO(archives[0].read(member)), member)
         data = inner.read(assembly["member"])
-    elif step == "dynamic_input":
-        data = dynamic_input(archives[0].read(member), assembly["input"], assembly["dims"])
+    elif step == "redimension":
+        data = redimension(archives[0].read(member), assembly["dims"])
     elif step == "copy":
         data = archives[0].read(member)
     else:

@@ -13,7 +13,8 @@ const TARGET: &str = "aarch64-unknown-linux-gnu";
 const LEVELS: [&str; 4] = ["cortex-a53", "cortex-a76", "max,sve=off", "max"];
 
 /// Crates whose bodies depend on the instruction set, and what these stand on.
-const PACKAGES: [&str; 8] = [
+const PACKAGES: [&str; 9] = [
+    "onl-cpu",
     "onl-tensor",
     "onl-simd",
     "onl-executor",

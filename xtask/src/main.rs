@@ -6,6 +6,7 @@ mod models;
 mod process;
 
 use clap::{Parser, Subcommand};
+use std::process::ExitCode;
 
 /// Development tasks of the workspace.
 #[derive(Parser)]
@@ -25,10 +26,17 @@ enum Task {
     TestArm64(arm64::TestArguments),
 }
 
-fn main() -> anyhow::Result<()> {
-    match Arguments::parse().task {
+fn main() -> ExitCode {
+    let result = match Arguments::parse().task {
         Task::CheckLayers => layers::check_workspace(),
         Task::FetchModels(arguments) => models::fetch(&arguments),
         Task::TestArm64(arguments) => arm64::test(&arguments),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
     }
 }

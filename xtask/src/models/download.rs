@@ -244,7 +244,7 @@ tar("n.tgz", {"package/dist/resources.json": json.dumps(chunks).encode(), "packa
     }
 
     #[test]
-    fn dimensions_of_an_input_are_replaced() {
+    fn dimensions_are_replaced() {
         let folder = tempfile::tempdir().unwrap();
         // ModelProto { ir_version: 8, graph { name: "g", input { name: "x", type.tensor_type { elem_type: 1, shape { dim 10 } } },
         // input { name: "y", … dim 3 } } }
@@ -269,8 +269,7 @@ tar("n.tgz", {"package/dist/resources.json": json.dumps(chunks).encode(), "packa
             folder.path(),
             "import zipfile; zipfile.ZipFile('a.whl', 'w').write('m')",
         );
-        let assembly =
-            serde_json::json!({ "step": "dynamic_input", "input": "x", "dims": ["N", 300] });
+        let assembly = serde_json::json!({ "step": "redimension", "dims": { "x": ["N", 300] } });
         let output = folder.path().join("output");
         assemble(
             &[folder.path().join("a.whl")],
@@ -283,7 +282,7 @@ tar("n.tgz", {"package/dist/resources.json": json.dumps(chunks).encode(), "packa
         let expected = model([&[0x0a, 1, b'x', 0x12, 16][..], &tensor].concat());
         assert_eq!(fs::read(&output).unwrap(), expected);
 
-        let missing = serde_json::json!({ "step": "dynamic_input", "input": "z", "dims": [1] });
+        let missing = serde_json::json!({ "step": "redimension", "dims": { "z": [1], "y": [1] } });
         let error = assemble(
             &[folder.path().join("a.whl")],
             &package("m", Some(missing)),
@@ -291,7 +290,7 @@ tar("n.tgz", {"package/dist/resources.json": json.dumps(chunks).encode(), "packa
         )
         .unwrap_err();
         assert!(
-            error.to_string().contains("0 tensor inputs named z"),
+            error.to_string().contains("y, z the model has: y"),
             "{error}"
         );
     }

@@ -71,6 +71,7 @@ fn environment() -> Result<PathBuf> {
             "pip",
             "install",
             "--quiet",
+            "--no-deps",
             "--only-binary",
             ":all:",
             "--requirement",
