@@ -16,6 +16,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
 /// Settings of a calibration; part of its evidence.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -108,6 +109,12 @@ pub struct Calibrator<'a> {
     pub build: BTreeMap<String, String>,
 }
 
+/// Ratio of first calls that needs no second look.
+const HOPELESS_RATIO: f64 = 50.0;
+
+/// How long others are watched before anything is measured.
+const PREFLIGHT: Duration = Duration::from_millis(300);
+
 struct KeyRun<'r, 'c> {
     controls: &'r mut Controls<'c>,
     start_ns: u64,
@@ -197,8 +204,10 @@ impl Calibrator<'_> {
                 reason: format!("decision rule: {reason}"),
             }),
             Ok(()) => {
-                let now = self.environment.observe();
-                let refusal = self.settings.limits.refuses_start(&now);
+                let before = self.environment.observe();
+                self.environment.pause(PREFLIGHT);
+                let after = self.environment.observe();
+                let refusal = self.settings.limits.refuses_start(&before, &after);
                 refusal.map(|reason| Outcome::TooNoisy { reason })
             }
         };
@@ -599,8 +608,19 @@ impl Calibrator<'_> {
                 continue;
             }
             differing.push(workload);
-            let reference = bench.estimate(default, workload)?;
-            let ratio = bench.estimate(arm, workload)? / reference;
+            let ratio = |bench: &mut Bench| -> Result<f64, Stop> {
+                Ok(bench.estimate(arm, workload)? / bench.estimate(default, workload)?)
+            };
+            let mut ratio_here = ratio(bench)?;
+            // One late call must not exclude a candidate; estimates keep the shortest time seen.
+            for _ in 0..2 {
+                if !(self.settings.abandon_ratio..HOPELESS_RATIO).contains(&ratio_here) {
+                    break;
+                }
+                bench.block(&[default, arm], workload)?;
+                ratio_here = ratio(bench)?;
+            }
+            let ratio = ratio_here;
             if ratio > self.settings.abandon_ratio {
                 return Err(Stop::Arm {
                     arm,
