@@ -407,7 +407,14 @@ impl Calibrator<'_> {
         }
         if let Some(chosen) = evidence.chosen.clone() {
             check_row(target, "chosen", &chosen)?;
-            self.confirm_row(&mut bench, default, &chosen, evidence, run)?;
+            self.confirm_row(
+                &mut bench,
+                default,
+                &target.search(),
+                &chosen,
+                evidence,
+                run,
+            )?;
         }
         evidence.decision = Some(evidence.decide(&settings.rule));
         Ok(())
@@ -639,6 +646,7 @@ impl Calibrator<'_> {
         &self,
         bench: &mut Bench,
         default: usize,
+        search: &Search,
         chosen: &ParameterRow,
         evidence: &mut KeyEvidence,
         run: &mut KeyRun,
@@ -648,10 +656,11 @@ impl Calibrator<'_> {
         let candidate = bench.arm("chosen", chosen);
         let placebo = bench.arm("placebo", &evidence.default);
         let mut workloads = Vec::new();
+        // Sizes at which the rows cannot differ are run only when no other does.
         for pass in [true, false] {
             for workload in 0..bench.workloads.len() {
                 let size = bench.workloads[workload].size;
-                let skip = pass && !threshold_separates(&evidence.default, chosen, evidence, size);
+                let skip = pass && !can_differ(search, &evidence.default, chosen, size);
                 if skip {
                     continue;
                 }
@@ -716,21 +725,17 @@ impl Calibrator<'_> {
     }
 }
 
-/// Whether two rows of a threshold search can take different forms at a size. Rows of other searches always can.
-fn threshold_separates(
-    default: &ParameterRow,
-    chosen: &ParameterRow,
-    evidence: &KeyEvidence,
-    size: u64,
-) -> bool {
-    let SearchEvidence::Crossover { parameter, .. } = &evidence.search else {
+/// Whether two rows can take different forms at a size. Rows that differ in a threshold alone cannot when both
+/// thresholds lie on one side of it.
+fn can_differ(search: &Search, a: &ParameterRow, b: &ParameterRow, size: u64) -> bool {
+    let Search::Crossover { parameter, .. } = search else {
         return true;
     };
     let value = |row: &ParameterRow| match row.get(parameter) {
         Some(ParameterValue::Integer(value)) => u64::try_from(*value).ok(),
         _ => None,
     };
-    match (value(default), value(chosen)) {
+    match (value(a), value(b)) {
         (Some(a), Some(b)) => (a.min(b)..=a.max(b)).contains(&size),
         _ => true,
     }
