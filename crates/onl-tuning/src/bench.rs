@@ -51,8 +51,6 @@ pub(crate) struct Bench<'a> {
     uses: u64,
     references: BTreeMap<usize, (usize, Digest)>,
     paths: BTreeMap<(usize, usize), String>,
-    /// Called between samples, so that long keys show that they live.
-    pub samples: u64,
 }
 
 impl<'a> Bench<'a> {
@@ -78,7 +76,6 @@ impl<'a> Bench<'a> {
             uses: 0,
             references: BTreeMap::new(),
             paths: BTreeMap::new(),
-            samples: 0,
         }
     }
 
@@ -114,7 +111,7 @@ impl<'a> Bench<'a> {
         Ok(&self.paths[&(arm, workload)])
     }
 
-    /// Nanoseconds per call as the first calls showed them.
+    /// The fewest nanoseconds per call seen so far.
     pub fn estimate(&mut self, arm: usize, workload: usize) -> Result<f64, Stop> {
         let index = self.open(arm, workload)?;
         Ok(self.entries[index].estimate_ns)
@@ -222,7 +219,6 @@ impl<'a> Bench<'a> {
         let index = self.open(arm, workload)?;
         self.check()?;
         let mut entry = self.entries.swap_remove(index);
-        self.samples += 1;
         let result = self.sample_of(&mut entry, jitter);
         if result.is_ok() {
             self.entries.push(entry);
@@ -247,7 +243,9 @@ impl<'a> Bench<'a> {
         loop {
             let elapsed = self.timed(entry.instance.as_mut(), arm, timed)?;
             if elapsed > 0 {
-                return Ok(elapsed as f64 / f64::from(timed));
+                let ns = elapsed as f64 / f64::from(timed);
+                entry.estimate_ns = entry.estimate_ns.min(ns);
+                return Ok(ns);
             }
             if timed >= MAXIMUM_CALLS {
                 return Err(Stop::Failed(

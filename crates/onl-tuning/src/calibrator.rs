@@ -16,6 +16,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
 /// Settings of a calibration; part of its evidence.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -108,6 +109,12 @@ pub struct Calibrator<'a> {
     pub build: BTreeMap<String, String>,
 }
 
+/// Ratio of first calls that needs no second look.
+const HOPELESS_RATIO: f64 = 50.0;
+
+/// How long others are watched before anything is measured.
+const PREFLIGHT: Duration = Duration::from_millis(300);
+
 struct KeyRun<'r, 'c> {
     controls: &'r mut Controls<'c>,
     start_ns: u64,
@@ -197,8 +204,10 @@ impl Calibrator<'_> {
                 reason: format!("decision rule: {reason}"),
             }),
             Ok(()) => {
-                let now = self.environment.observe();
-                let refusal = self.settings.limits.refuses_start(&now);
+                let before = self.environment.observe();
+                self.environment.pause(PREFLIGHT);
+                let after = self.environment.observe();
+                let refusal = self.settings.limits.refuses_start(&before, &after);
                 refusal.map(|reason| Outcome::TooNoisy { reason })
             }
         };
@@ -398,7 +407,14 @@ impl Calibrator<'_> {
         }
         if let Some(chosen) = evidence.chosen.clone() {
             check_row(target, "chosen", &chosen)?;
-            self.confirm_row(&mut bench, default, &chosen, evidence, run)?;
+            self.confirm_row(
+                &mut bench,
+                default,
+                &target.search(),
+                &chosen,
+                evidence,
+                run,
+            )?;
         }
         evidence.decision = Some(evidence.decide(&settings.rule));
         Ok(())
@@ -599,8 +615,19 @@ impl Calibrator<'_> {
                 continue;
             }
             differing.push(workload);
-            let reference = bench.estimate(default, workload)?;
-            let ratio = bench.estimate(arm, workload)? / reference;
+            let ratio = |bench: &mut Bench| -> Result<f64, Stop> {
+                Ok(bench.estimate(arm, workload)? / bench.estimate(default, workload)?)
+            };
+            let mut ratio_here = ratio(bench)?;
+            // One late call must not exclude a candidate; estimates keep the shortest time seen.
+            for _ in 0..2 {
+                if !(self.settings.abandon_ratio..HOPELESS_RATIO).contains(&ratio_here) {
+                    break;
+                }
+                bench.block(&[default, arm], workload)?;
+                ratio_here = ratio(bench)?;
+            }
+            let ratio = ratio_here;
             if ratio > self.settings.abandon_ratio {
                 return Err(Stop::Arm {
                     arm,
@@ -619,6 +646,7 @@ impl Calibrator<'_> {
         &self,
         bench: &mut Bench,
         default: usize,
+        search: &Search,
         chosen: &ParameterRow,
         evidence: &mut KeyEvidence,
         run: &mut KeyRun,
@@ -628,10 +656,11 @@ impl Calibrator<'_> {
         let candidate = bench.arm("chosen", chosen);
         let placebo = bench.arm("placebo", &evidence.default);
         let mut workloads = Vec::new();
+        // Sizes at which the rows cannot differ are run only when no other does.
         for pass in [true, false] {
             for workload in 0..bench.workloads.len() {
                 let size = bench.workloads[workload].size;
-                let skip = pass && !threshold_separates(&evidence.default, chosen, evidence, size);
+                let skip = pass && !can_differ(search, &evidence.default, chosen, size);
                 if skip {
                     continue;
                 }
@@ -696,21 +725,17 @@ impl Calibrator<'_> {
     }
 }
 
-/// Whether two rows of a threshold search can take different forms at a size. Rows of other searches always can.
-fn threshold_separates(
-    default: &ParameterRow,
-    chosen: &ParameterRow,
-    evidence: &KeyEvidence,
-    size: u64,
-) -> bool {
-    let SearchEvidence::Crossover { parameter, .. } = &evidence.search else {
+/// Whether two rows can take different forms at a size. Rows that differ in a threshold alone cannot when both
+/// thresholds lie on one side of it.
+fn can_differ(search: &Search, a: &ParameterRow, b: &ParameterRow, size: u64) -> bool {
+    let Search::Crossover { parameter, .. } = search else {
         return true;
     };
     let value = |row: &ParameterRow| match row.get(parameter) {
         Some(ParameterValue::Integer(value)) => u64::try_from(*value).ok(),
         _ => None,
     };
-    match (value(default), value(chosen)) {
+    match (value(a), value(b)) {
         (Some(a), Some(b)) => (a.min(b)..=a.max(b)).contains(&size),
         _ => true,
     }

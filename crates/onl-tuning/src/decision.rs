@@ -138,6 +138,8 @@ pub enum KeepReason {
     SearchChoseDefault,
     /// Every candidate takes the default's path on every workload.
     SamePath,
+    /// Candidates failed or were far slower at once, and none was left to race.
+    NoCandidate,
     /// The second form does not begin to win at one size and keep winning above it.
     NotMonotone {
         /// A size that contradicts its neighbours.
@@ -161,6 +163,9 @@ impl fmt::Display for KeepReason {
         match self {
             KeepReason::SearchChoseDefault => f.write_str("the search chose the default's values"),
             KeepReason::SamePath => f.write_str("every candidate takes the default's path"),
+            KeepReason::NoCandidate => {
+                f.write_str("every candidate failed or was far slower at once")
+            }
             KeepReason::NotMonotone { size } => {
                 write!(
                     f,

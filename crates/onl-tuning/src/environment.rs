@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::io::ErrorKind;
+use std::time::Duration;
 
 /// A figure of the system, or why there is none. A figure that is missing is never zero.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -31,10 +32,12 @@ impl<T: Copy> Reading<T> {
 pub struct Environment {
     /// Processors that the system schedules on.
     pub processors: Reading<u32>,
-    /// Load average over one minute.
+    /// Load average over one minute; evidence only, it outlives the work that caused it.
     pub load_1min: Reading<f64>,
-    /// Share of the last ten seconds, in percent, in which some task waited for a processor.
+    /// Share of the last ten seconds, in percent, in which some task waited for a processor; evidence only.
     pub cpu_pressure_percent: Reading<f64>,
+    /// Clock ticks in which a processor had nothing to do, since boot.
+    pub idle_ticks: Reading<u64>,
     /// Clock ticks that the hypervisor gave to others, since boot.
     pub steal_ticks: Reading<u64>,
     /// Clock ticks of all kinds, since boot.
@@ -47,6 +50,7 @@ impl Environment {
         processors: Reading::Unsupported,
         load_1min: Reading::Unsupported,
         cpu_pressure_percent: Reading::Unsupported,
+        idle_ticks: Reading::Unsupported,
         steal_ticks: Reading::Unsupported,
         total_ticks: Reading::Unsupported,
     };
@@ -54,15 +58,27 @@ impl Environment {
     /// Share of processor time that the hypervisor gave to others since an earlier moment; `None` when either moment
     /// does not know or no time passed.
     pub fn steal_since(&self, earlier: &Environment) -> Option<f64> {
-        let steal = self
-            .steal_ticks
-            .value()?
-            .checked_sub(earlier.steal_ticks.value()?)?;
-        let total = self
-            .total_ticks
-            .value()?
-            .checked_sub(earlier.total_ticks.value()?)?;
-        (total > 0).then(|| steal as f64 / total as f64)
+        self.share_since(earlier, |e| e.steal_ticks)
+    }
+
+    /// Share of processor time in which some task ran or the hypervisor gave it away since an earlier moment; `None`
+    /// as for [`steal_since`](Self::steal_since).
+    pub fn busy_since(&self, earlier: &Environment) -> Option<f64> {
+        let idle = self.share_since(earlier, |e| e.idle_ticks)?;
+        Some(1.0 - idle)
+    }
+
+    fn share_since(
+        &self,
+        earlier: &Environment,
+        ticks: fn(&Environment) -> Reading<u64>,
+    ) -> Option<f64> {
+        let since = |ticks: fn(&Environment) -> Reading<u64>| {
+            ticks(self).value()?.checked_sub(ticks(earlier).value()?)
+        };
+        let total = since(|e| e.total_ticks)?;
+        let part = since(ticks)?;
+        (total > 0).then(|| part as f64 / total as f64)
     }
 }
 
@@ -70,15 +86,16 @@ impl Environment {
 pub trait EnvironmentProbe {
     /// The state now.
     fn observe(&self) -> Environment;
+
+    /// Does nothing for a while, so that what the processors do meanwhile is the work of others.
+    fn pause(&self, _duration: Duration) {}
 }
 
 /// Limits beyond which nothing is decided.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct EnvironmentLimits {
-    /// Most load per processor over one minute.
-    pub load_per_processor: f64,
-    /// Most waiting for processors, in percent.
-    pub cpu_pressure_percent: f64,
+    /// Most share of all processors that others may use while this process waits.
+    pub others: f64,
     /// Most share of processor time given to others while measuring.
     pub steal: f64,
     /// Fewest ticks over which a share of steal means something.
@@ -88,8 +105,7 @@ pub struct EnvironmentLimits {
 impl Default for EnvironmentLimits {
     fn default() -> Self {
         EnvironmentLimits {
-            load_per_processor: 4.0,
-            cpu_pressure_percent: 80.0,
+            others: 0.85,
             steal: 0.2,
             steal_minimum_ticks: 50,
         }
@@ -97,26 +113,17 @@ impl Default for EnvironmentLimits {
 }
 
 impl EnvironmentLimits {
-    /// Why the machine is too noisy to begin; `None` when it is not, or nothing is known.
-    pub fn refuses_start(&self, now: &Environment) -> Option<String> {
-        if let (Some(load), Some(n)) = (now.load_1min.value(), now.processors.value())
-            && load > self.load_per_processor * f64::from(n)
-        {
-            let limit = self.load_per_processor * f64::from(n);
-            return Some(format!(
-                "the load of one minute is {load:.1}, the limit {limit:.1}; stop other work and try again"
-            ));
-        }
-        if let Some(pressure) = now.cpu_pressure_percent.value()
-            && pressure > self.cpu_pressure_percent
-        {
-            return Some(format!(
-                "tasks waited for a processor {pressure:.0} % of the last ten seconds, the limit is {:.0} %; stop other \
-                 work and try again",
-                self.cpu_pressure_percent
-            ));
-        }
-        None
+    /// Why the machine is too noisy to begin, from the states before and after a pause of this process; `None` when it
+    /// is not, or nothing is known.
+    pub fn refuses_start(&self, before: &Environment, after: &Environment) -> Option<String> {
+        let busy = after.busy_since(before)?;
+        (busy > self.others).then(|| {
+            format!(
+                "other work keeps the processors {:.0} % busy, the limit is {:.0} %; stop it and try again",
+                100.0 * busy,
+                100.0 * self.others
+            )
+        })
     }
 
     /// Why what was measured between two moments is too noisy.
@@ -152,10 +159,10 @@ impl EnvironmentProbe for SystemEnvironment {
                 .collect::<Option<_>>()?;
             // user, nice, system, idle, iowait, irq, softirq, steal; guest times are part of user.
             let total = fields.get(..8)?.iter().sum::<u64>();
-            Some((*fields.get(7)?, total))
+            Some([fields[3] + fields[4], fields[7], total])
         });
-        let part = |reading: Reading<(u64, u64)>, pick: fn((u64, u64)) -> u64| match reading {
-            Reading::Value(pair) => Reading::Value(pick(pair)),
+        let part = |index: usize| match ticks {
+            Reading::Value(ticks) => Reading::Value(ticks[index]),
             Reading::Unsupported => Reading::Unsupported,
             Reading::Denied => Reading::Denied,
         };
@@ -172,9 +179,14 @@ impl EnvironmentProbe for SystemEnvironment {
                 let field = line.split_whitespace().find(|f| f.starts_with("avg10="))?;
                 field.strip_prefix("avg10=")?.parse().ok()
             }),
-            steal_ticks: part(ticks, |(steal, _)| steal),
-            total_ticks: part(ticks, |(_, total)| total),
+            idle_ticks: part(0),
+            steal_ticks: part(1),
+            total_ticks: part(2),
         }
+    }
+
+    fn pause(&self, duration: Duration) {
+        std::thread::sleep(duration);
     }
 }
 
@@ -190,27 +202,41 @@ fn read<T>(path: &str, parse: impl FnOnce(&str) -> Option<T>) -> Reading<T> {
 mod tests {
     use super::*;
 
-    fn environment(load: f64, steal: u64, total: u64) -> Environment {
+    fn environment(idle: u64, steal: u64, total: u64) -> Environment {
         Environment {
             processors: Reading::Value(2),
-            load_1min: Reading::Value(load),
+            load_1min: Reading::Value(99.0),
             cpu_pressure_percent: Reading::Denied,
+            idle_ticks: Reading::Value(idle),
             steal_ticks: Reading::Value(steal),
             total_ticks: Reading::Value(total),
         }
     }
 
     #[test]
-    fn limits_refuse_load_and_steal_and_accept_what_is_unknown() {
+    fn limits_refuse_other_work_and_steal_and_accept_what_is_unknown() {
         let limits = EnvironmentLimits::default();
-        assert!(limits.refuses_start(&environment(7.9, 0, 0)).is_none());
-        assert!(limits.refuses_start(&environment(8.1, 0, 0)).is_some());
-        assert!(limits.refuses_start(&Environment::UNKNOWN).is_none());
-        let before = environment(0.0, 100, 1_000);
-        let steal = |s, t| limits.refuses_interval(&before, &environment(0.0, s, t));
+        let before = environment(500, 100, 1_000);
+        let start = |idle| limits.refuses_start(&before, &environment(idle, 100, 1_100));
+        assert!(start(600).is_none(), "idle");
+        assert!(start(516).is_none());
+        assert!(start(514).is_some());
+        assert!(limits.refuses_start(&before, &before).is_none());
+        let unknown = Environment::UNKNOWN;
+        assert!(limits.refuses_start(&unknown, &unknown).is_none());
+        let steal = |s, t| limits.refuses_interval(&before, &environment(500, s, t));
         assert!(steal(110, 1_100).is_none());
         assert!(steal(130, 1_100).is_some());
         assert!(steal(120, 1_020).is_none(), "too few ticks");
         assert_eq!(before.steal_since(&Environment::UNKNOWN), None);
+    }
+
+    #[test]
+    fn the_system_is_read_without_inventing_figures() {
+        let now = SystemEnvironment.observe();
+        if let (Some(idle), Some(total)) = (now.idle_ticks.value(), now.total_ticks.value()) {
+            assert!(idle <= total && total > 0);
+        }
+        assert!(now.processors.value().is_none_or(|n| n > 0));
     }
 }

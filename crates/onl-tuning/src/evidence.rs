@@ -138,7 +138,7 @@ impl KeyEvidence {
                 RaceStep::Empty if excluded.iter().all(|e| e.same_path) => {
                     return SearchOutcome::Keep(KeepReason::SamePath);
                 }
-                RaceStep::Empty => return SearchOutcome::Keep(KeepReason::SearchChoseDefault),
+                RaceStep::Empty => return SearchOutcome::Keep(KeepReason::NoCandidate),
                 RaceStep::Finalist(name) => match rows.iter().find(|row| row.name == name) {
                     Some(row) => row.values.clone(),
                     None => return SearchOutcome::Unfinished,

@@ -9,6 +9,7 @@ use onl_snapshot::{
 use onl_tuning::decision::DecisionRule;
 use onl_tuning::statistics::SplitMix64;
 use onl_tuning::*;
+use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use support::*;
@@ -176,6 +177,19 @@ fn a_candidate_that_harms_one_workload_is_not_promoted() {
 }
 
 #[test]
+fn far_slower_candidates_are_abandoned_after_their_first_calls() {
+    let machine = ScriptedMachine::quiet();
+    let target = race(&machine, &[100_000], &[1_000.0, 4.0]);
+    let result = first(&machine, &target, 1);
+    let Outcome::DefaultConfirmed { reason, .. } = result.outcome else {
+        panic!("{:?}", result.outcome);
+    };
+    assert_eq!(reason, KeepReason::NoCandidate);
+    // The first run and its repetition for the estimate, of 100 ms each, and little else.
+    assert!(machine.now_ns() < 220_000_000, "{}", machine.now_ns());
+}
+
+#[test]
 fn candidates_on_the_defaults_path_cannot_win() {
     let machine = ScriptedMachine::noisy(4, 1.0);
     let mut target = race(&machine, &[10_000], &[0.5]);
@@ -275,20 +289,22 @@ fn a_very_noisy_machine_decides_nothing() {
 
 #[test]
 fn a_loaded_machine_is_refused_before_anything_is_measured() {
-    struct Loaded;
+    struct Loaded(Cell<u64>);
     impl EnvironmentProbe for Loaded {
         fn observe(&self) -> Environment {
+            self.0.set(self.0.get() + 60);
             Environment {
-                processors: Reading::Value(2),
-                load_1min: Reading::Value(64.0),
+                idle_ticks: Reading::Value(7),
+                total_ticks: Reading::Value(self.0.get()),
                 ..Environment::UNKNOWN
             }
         }
     }
+    let loaded = Loaded(Cell::new(0));
     let machine = ScriptedMachine::quiet();
     let target = race(&machine, &[1_000], &[0.5]);
     let mut calibrator = calibrator(&machine, CalibrationSettings::default());
-    calibrator.environment = &Loaded;
+    calibrator.environment = &loaded;
     let results = calibrator.calibrate_first(&[&target], &mut Controls::default());
     assert!(matches!(results[0].outcome, Outcome::TooNoisy { .. }));
     assert_eq!(machine.calls.load(Ordering::Relaxed), 0);
