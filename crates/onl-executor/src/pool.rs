@@ -392,7 +392,8 @@ impl Pool {
                 }
             }
         }
-        let panic = if slot.panicked.swap_if_set() {
+        let panic = if slot.panicked.load(Ordering::Relaxed) {
+            slot.panicked.store(false, Ordering::Relaxed);
             lock(&slot.panic).take()
         } else {
             None
@@ -589,15 +590,4 @@ fn lowest_bits(word: u64, count: usize) -> u64 {
         rest &= rest - 1;
     }
     word & !rest
-}
-
-trait SwapIfSet {
-    /// Clears the flag and says whether it was set; only reads when it was not.
-    fn swap_if_set(&self) -> bool;
-}
-
-impl SwapIfSet for AtomicBool {
-    fn swap_if_set(&self) -> bool {
-        self.load(Ordering::Relaxed) && self.swap(false, Ordering::Relaxed)
-    }
 }
