@@ -542,13 +542,9 @@ impl Slot {
         let mut accounted = finished.get();
         if let Err(payload) = result {
             accounted += self.published.claims.close(generation);
-            let mut kept = lock(&self.panic);
-            if kept.is_none() {
-                *kept = Some(CaughtPanic {
-                    lane,
-                    message: panic_message(payload),
-                });
-            }
+            // Takes care of the payload's drop, whether this panic is kept or not.
+            let message = panic_message(payload);
+            lock(&self.panic).get_or_insert(CaughtPanic { lane, message });
             self.panicked.store(true, Ordering::Relaxed);
         }
         LaneWork {
