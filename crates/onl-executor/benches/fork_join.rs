@@ -6,31 +6,34 @@
 
 use onl_executor::{CpuExecutor, RegionSpec, RunOptions, WaitMode};
 use onl_profiling::{RegionSite, region_site};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 static SITE: RegionSite = region_site!("bench.fork_join");
 
 const GAPS_US: [u64; 5] = [0, 20, 100, 500, 2000];
 
-/// Quantiles of `f`, called after gaps in which this thread computes.
+/// Quantiles of `f`, called after gaps in which this thread computes. A busy machine ends it early.
 fn measure(gap: Duration, rounds: usize, mut f: impl FnMut()) -> (f64, f64) {
-    let mut samples: Vec<f64> = (0..rounds)
-        .map(|_| {
-            let gap_start = Instant::now();
-            while gap_start.elapsed() < gap {
-                std::hint::spin_loop();
-            }
-            let start = Instant::now();
-            f();
-            start.elapsed().as_nanos() as f64 / 1000.0
-        })
-        .collect();
+    let end = Instant::now() + Duration::from_secs(3);
+    let mut samples = Vec::with_capacity(rounds);
+    while samples.is_empty() || (samples.len() < rounds && Instant::now() < end) {
+        let gap_start = Instant::now();
+        while gap_start.elapsed() < gap {
+            std::hint::spin_loop();
+        }
+        let start = Instant::now();
+        f();
+        samples.push(start.elapsed().as_nanos() as f64 / 1000.0);
+    }
     samples.sort_by(f64::total_cmp);
-    (samples[rounds / 2], samples[rounds * 99 / 100])
+    (
+        samples[samples.len() / 2],
+        samples[samples.len() * 99 / 100],
+    )
 }
 
-/// Rounds that fit a second and a half or so.
+/// Rounds that fit about a second on a quiet machine.
 fn rounds(gap_us: u64) -> usize {
     (1_000_000 / (gap_us + 20)).clamp(300, 20_000) as usize
 }
@@ -71,11 +74,13 @@ fn main() {
                 .unwrap_or_else(|error| panic!("{error}"));
             let cells = GAPS_US.iter().map(|&gap| {
                 measure(Duration::from_micros(gap), rounds(gap), || {
-                    let arrived = AtomicUsize::new(0);
-                    let result = run.lanes().region(&SITE, RegionSpec::new(2, 1), |_| {
-                        arrived.fetch_add(1, Ordering::Relaxed);
-                        // Both lanes at once: a fork and a join, not a caller who does everything itself.
-                        while joined && arrived.load(Ordering::Relaxed) < 2 {
+                    let arrived = AtomicBool::new(false);
+                    let result = run.lanes().region(&SITE, RegionSpec::new(2, 1), |chunk| {
+                        if chunk.lane == 1 {
+                            arrived.store(true, Ordering::Relaxed);
+                        }
+                        // A fork and a join, not a caller who does everything itself.
+                        while joined && !arrived.load(Ordering::Relaxed) {
                             std::hint::spin_loop();
                         }
                     });

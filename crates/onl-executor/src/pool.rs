@@ -392,7 +392,8 @@ impl Pool {
                 }
             }
         }
-        let panic = if slot.panicked.swap_if_set() {
+        let panic = if slot.panicked.load(Ordering::Relaxed) {
+            slot.panicked.store(false, Ordering::Relaxed);
             lock(&slot.panic).take()
         } else {
             None
@@ -541,13 +542,9 @@ impl Slot {
         let mut accounted = finished.get();
         if let Err(payload) = result {
             accounted += self.published.claims.close(generation);
-            let mut kept = lock(&self.panic);
-            if kept.is_none() {
-                *kept = Some(CaughtPanic {
-                    lane,
-                    message: panic_message(payload),
-                });
-            }
+            // Takes care of the payload's drop, whether this panic is kept or not.
+            let message = panic_message(payload);
+            lock(&self.panic).get_or_insert(CaughtPanic { lane, message });
             self.panicked.store(true, Ordering::Relaxed);
         }
         LaneWork {
@@ -589,15 +586,4 @@ fn lowest_bits(word: u64, count: usize) -> u64 {
         rest &= rest - 1;
     }
     word & !rest
-}
-
-trait SwapIfSet {
-    /// Clears the flag and says whether it was set; only reads when it was not.
-    fn swap_if_set(&self) -> bool;
-}
-
-impl SwapIfSet for AtomicBool {
-    fn swap_if_set(&self) -> bool {
-        self.load(Ordering::Relaxed) && self.swap(false, Ordering::Relaxed)
-    }
 }

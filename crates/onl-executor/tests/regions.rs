@@ -404,9 +404,12 @@ fn panics_of_every_kind_leave_the_executor_usable() {
         let everybody = run.lanes().region(&SITE, spec, |_| panic!("all fail"));
         let RegionError::Panicked { message, .. } = everybody.unwrap_err();
         assert_eq!(message, "all fail");
-        let strange = run
-            .lanes()
-            .region(&SITE, spec, |_| std::panic::panic_any(Bomb));
+        // Both lanes panic at once where there are chunks for both, so one payload is dropped unkept.
+        let meeting = Barrier::new(spec.total.min(2));
+        let strange = run.lanes().region(&SITE, spec, |_| {
+            meeting.wait();
+            std::panic::panic_any(Bomb)
+        });
         let RegionError::Panicked { message, .. } = strange.unwrap_err();
         assert_eq!(message, "panic without a message");
         check_region(run.lanes(), RegionSpec::new(100, 1));
