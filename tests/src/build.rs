@@ -1,6 +1,8 @@
 //! Small models, built in code.
 
-use onl_ir::{Attribute, Dim, Graph, Model, Node, OpId, OpsetImport, TensorType, TypeInfo, ValueId, ValueInfo};
+use onl_ir::{
+    Attribute, Dim, Graph, Model, Node, OpId, OpsetImport, TensorType, TypeInfo, ValueId, ValueInfo,
+};
 use onl_tensor::{ElementType, Tensor};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -16,11 +18,20 @@ impl ModelBuilder {
     pub fn new(opset: i64) -> Self {
         let model = Model {
             ir_version: 10,
-            opset_imports: vec![OpsetImport { domain: OpId::ONNX.to_owned(), version: opset }],
-            graph: Graph { name: "test".to_owned(), ..Graph::default() },
+            opset_imports: vec![OpsetImport {
+                domain: OpId::ONNX.to_owned(),
+                version: opset,
+            }],
+            graph: Graph {
+                name: "test".to_owned(),
+                ..Graph::default()
+            },
             ..Model::default()
         };
-        ModelBuilder { model, ids: HashMap::new() }
+        ModelBuilder {
+            model,
+            ids: HashMap::new(),
+        }
     }
 
     /// The value with this name, added when it is new.
@@ -28,7 +39,10 @@ impl ModelBuilder {
         if let Some(&id) = self.ids.get(name) {
             return id;
         }
-        let id = self.model.graph.add_value(ValueInfo { name: name.to_owned(), value_type: None });
+        let id = self.model.graph.add_value(ValueInfo {
+            name: name.to_owned(),
+            value_type: None,
+        });
         self.ids.insert(name.to_owned(), id);
         id
     }
@@ -39,10 +53,14 @@ impl ModelBuilder {
         let dims = dims
             .iter()
             .enumerate()
-            .map(|(axis, &d)| usize::try_from(d).map_or_else(|_| Dim::Named(format!("{name}_{axis}")), Dim::Known))
+            .map(|(axis, &d)| {
+                usize::try_from(d).map_or_else(|_| Dim::Named(format!("{name}_{axis}")), Dim::Known)
+            })
             .collect();
-        self.model.graph.values[id.index()].value_type =
-            Some(TypeInfo::Tensor(TensorType { element_type, dims: Some(dims) }));
+        self.model.graph.values[id.index()].value_type = Some(TypeInfo::Tensor(TensorType {
+            element_type,
+            dims: Some(dims),
+        }));
         self.model.graph.inputs.push(id);
         self
     }
@@ -68,7 +86,10 @@ impl ModelBuilder {
         attributes: &[(&str, Attribute)],
     ) -> Self {
         let mut ids = |names: &[&str]| -> Vec<Option<ValueId>> {
-            names.iter().map(|name| (!name.is_empty()).then(|| self.value(name))).collect()
+            names
+                .iter()
+                .map(|name| (!name.is_empty()).then(|| self.value(name)))
+                .collect()
         };
         let (inputs, outputs) = (ids(inputs), ids(outputs));
         let name = format!("node_{}", self.model.graph.nodes.len());
@@ -78,7 +99,10 @@ impl ModelBuilder {
             overload: String::new(),
             inputs,
             outputs,
-            attributes: attributes.iter().map(|(n, v)| ((*n).to_owned(), v.clone())).collect(),
+            attributes: attributes
+                .iter()
+                .map(|(n, v)| ((*n).to_owned(), v.clone()))
+                .collect(),
         });
         self
     }

@@ -17,13 +17,18 @@ pub const NUMPY: &str = "numpy==2.2.6";
 
 /// Top folder of the workspace.
 pub fn workspace() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the package lies in the workspace").to_owned()
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .expect("the package lies in the workspace")
+        .to_owned()
 }
 
 /// Folder of build products.
 pub fn target() -> PathBuf {
     let executable = std::env::current_exe().expect("a test has a path");
-    let folder = executable.ancestors().find(|p| p.join("CACHEDIR.TAG").exists());
+    let folder = executable
+        .ancestors()
+        .find(|p| p.join("CACHEDIR.TAG").exists());
     folder.map_or_else(|| workspace().join("target"), Path::to_owned)
 }
 
@@ -31,8 +36,15 @@ pub fn target() -> PathBuf {
 pub fn onl() -> Command {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
     let path = BUILT.get_or_init(|| {
-        run(Command::new(env!("CARGO")).current_dir(workspace()).args(["build", "--quiet", "--package", "onl-cli"]));
-        target().join("debug").join(format!("onl{}", std::env::consts::EXE_SUFFIX))
+        run(Command::new(env!("CARGO")).current_dir(workspace()).args([
+            "build",
+            "--quiet",
+            "--package",
+            "onl-cli",
+        ]));
+        target()
+            .join("debug")
+            .join(format!("onl{}", std::env::consts::EXE_SUFFIX))
     });
     Command::new(path)
 }
@@ -46,7 +58,16 @@ pub fn model(name: &str) -> PathBuf {
         let folder = target().join("models");
         run(Command::new(env!("CARGO"))
             .current_dir(workspace())
-            .args(["run", "--quiet", "--package", "xtask", "--", "fetch-models", name, "--folder"])
+            .args([
+                "run",
+                "--quiet",
+                "--package",
+                "xtask",
+                "--",
+                "fetch-models",
+                name,
+                "--folder",
+            ])
             .arg(folder));
     }
     path
@@ -63,7 +84,9 @@ pub fn reference_python() -> PathBuf {
         if std::fs::read_to_string(&complete).is_ok_and(|have| have == wanted) {
             return python;
         }
-        run(Command::new("python3").args(["-m", "venv", "--clear"]).arg(&folder));
+        run(Command::new("python3")
+            .args(["-m", "venv", "--clear"])
+            .arg(&folder));
         run(Command::new(&python).args(["-m", "pip", "install", "--quiet", ONNXRUNTIME, NUMPY]));
         std::fs::write(&complete, wanted).expect("the new environment is writable");
         python
@@ -73,7 +96,9 @@ pub fn reference_python() -> PathBuf {
 
 /// Runs a command and panics with its output when it fails.
 pub fn run(command: &mut Command) -> String {
-    let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    let output = command
+        .output()
+        .unwrap_or_else(|error| panic!("{command:?}: {error}"));
     assert!(
         output.status.success(),
         "{command:?} ended with {}\n{}\n{}",

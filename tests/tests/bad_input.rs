@@ -12,7 +12,9 @@ struct Bench {
 
 impl Bench {
     fn new() -> Self {
-        Bench { folder: tempfile::tempdir().expect("a temporary folder") }
+        Bench {
+            folder: tempfile::tempdir().expect("a temporary folder"),
+        }
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -48,7 +50,10 @@ fn refused(case: &str, output: &Output, code: i32, words: &[&str]) {
     assert_eq!(output.status.code(), Some(code), "{case}: {text}");
     assert!(!text.contains("panicked"), "{case}: {text}");
     for word in words {
-        assert!(text.to_lowercase().contains(&word.to_lowercase()), "{case}: '{word}' is not in: {text}");
+        assert!(
+            text.to_lowercase().contains(&word.to_lowercase()),
+            "{case}: '{word}' is not in: {text}"
+        );
     }
 }
 
@@ -64,7 +69,12 @@ fn a_good_model_runs() {
     let bench = Bench::new();
     let model = bench.write("model.onnx", &relu().bytes());
     let output = bench.run(&model, &["--dim", "x_1=3"]);
-    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(
+        output.status.code(),
+        Some(0),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
     assert!(String::from_utf8_lossy(&output.stdout).contains("2x3"));
 }
 
@@ -72,12 +82,23 @@ fn a_good_model_runs() {
 fn files_that_are_no_models() {
     let bench = Bench::new();
     let whole = relu().bytes();
-    let noise: Vec<u8> = (0..4096u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
-    for (case, bytes) in [("empty", &[][..]), ("truncated", &whole[..whole.len() - 7]), ("random", &noise[..])] {
+    let noise: Vec<u8> = (0..4096u32)
+        .map(|i| (i.wrapping_mul(2_654_435_761) >> 13) as u8)
+        .collect();
+    for (case, bytes) in [
+        ("empty", &[][..]),
+        ("truncated", &whole[..whole.len() - 7]),
+        ("random", &noise[..]),
+    ] {
         let model = bench.write("model.onnx", bytes);
         refused(case, &bench.run(&model, &[]), 1, &["model.onnx"]);
     }
-    refused("missing", &bench.run(&bench.path("nowhere.onnx"), &[]), 1, &["nowhere.onnx"]);
+    refused(
+        "missing",
+        &bench.run(&bench.path("nowhere.onnx"), &[]),
+        1,
+        &["nowhere.onnx"],
+    );
 }
 
 #[test]
@@ -87,17 +108,46 @@ fn graphs_that_break_the_rules() {
     let cases: Vec<(&str, Vec<u8>, &[&str])> = vec![
         (
             "cycle",
-            x(17).node("Add", &["x", "b"], &["a"]).node("Relu", &["a"], &["b"]).output("b", f32s).bytes(),
+            x(17)
+                .node("Add", &["x", "b"], &["a"])
+                .node("Relu", &["a"], &["b"])
+                .output("b", f32s)
+                .bytes(),
             &["depends on its own output"],
         ),
         (
             "duplicate name",
-            x(17).node("Relu", &["x"], &["y"]).node("Abs", &["x"], &["y"]).output("y", f32s).bytes(),
+            x(17)
+                .node("Relu", &["x"], &["y"])
+                .node("Abs", &["x"], &["y"])
+                .output("y", f32s)
+                .bytes(),
             &["'y'", "twice"],
         ),
-        ("missing value", x(17).node("Add", &["x", "z"], &["y"]).output("y", f32s).bytes(), &["'z'"]),
-        ("unknown operator", x(17).node("Frobnicate", &["x"], &["y"]).output("y", f32s).bytes(), &["Frobnicate"]),
-        ("unknown opset", x(999).node("Relu", &["x"], &["y"]).output("y", f32s).bytes(), &["999"]),
+        (
+            "missing value",
+            x(17)
+                .node("Add", &["x", "z"], &["y"])
+                .output("y", f32s)
+                .bytes(),
+            &["'z'"],
+        ),
+        (
+            "unknown operator",
+            x(17)
+                .node("Frobnicate", &["x"], &["y"])
+                .output("y", f32s)
+                .bytes(),
+            &["Frobnicate"],
+        ),
+        (
+            "unknown opset",
+            x(999)
+                .node("Relu", &["x"], &["y"])
+                .output("y", f32s)
+                .bytes(),
+            &["999"],
+        ),
         (
             "forbidden element type",
             ModelBuilder::new(17)
@@ -110,27 +160,44 @@ fn graphs_that_break_the_rules() {
         (
             "attribute of a wrong kind",
             x(17)
-                .node_with("Softmax", &["x"], &["y"], &[("axis", Attribute::Float(1.0))])
+                .node_with(
+                    "Softmax",
+                    &["x"],
+                    &["y"],
+                    &[("axis", Attribute::Float(1.0))],
+                )
                 .output("y", f32s)
                 .bytes(),
             &["axis", "Int"],
         ),
         (
             "attribute out of range",
-            x(17).node_with("Softmax", &["x"], &["y"], &[("axis", Attribute::Int(7))]).output("y", f32s).bytes(),
+            x(17)
+                .node_with("Softmax", &["x"], &["y"], &[("axis", Attribute::Int(7))])
+                .output("y", f32s)
+                .bytes(),
             &["axis"],
         ),
         (
             "permutation that is none",
             x(17)
-                .node_with("Transpose", &["x"], &["y"], &[("perm", Attribute::Ints(vec![0, 0]))])
+                .node_with(
+                    "Transpose",
+                    &["x"],
+                    &["y"],
+                    &[("perm", Attribute::Ints(vec![0, 0]))],
+                )
                 .output("y", f32s)
                 .bytes(),
             &["perm"],
         ),
         (
             "shapes that cannot be broadcast",
-            x(17).input("z", f32s, &[3, 3]).node("Add", &["x", "z"], &["y"]).output("y", f32s).bytes(),
+            x(17)
+                .input("z", f32s, &[3, 3])
+                .node("Add", &["x", "z"], &["y"])
+                .output("y", f32s)
+                .bytes(),
             &["broadcast"],
         ),
         (
@@ -150,29 +217,98 @@ fn graphs_that_break_the_rules() {
 fn inputs_that_do_not_fit() {
     let bench = Bench::new();
     let model = bench.write("model.onnx", &relu().bytes());
-    let rank = bench.npy("rank.npy", &Tensor::from_slice(&[2], &[1f32, 2.0]).expect("two"));
-    let shape = bench.npy("shape.npy", &Tensor::from_slice(&[3, 1], &[1f32, 2.0, 3.0]).expect("three"));
-    let kind = bench.npy("kind.npy", &Tensor::from_slice(&[2, 1], &[1i64, 2]).expect("two"));
+    let rank = bench.npy(
+        "rank.npy",
+        &Tensor::from_slice(&[2], &[1f32, 2.0]).expect("two"),
+    );
+    let shape = bench.npy(
+        "shape.npy",
+        &Tensor::from_slice(&[3, 1], &[1f32, 2.0, 3.0]).expect("three"),
+    );
+    let kind = bench.npy(
+        "kind.npy",
+        &Tensor::from_slice(&[2, 1], &[1i64, 2]).expect("two"),
+    );
     let text = bench.write("text.npy", b"these are no numbers");
     let given = |path: &Path| format!("x={}", path.display());
-    refused("name", &bench.run(&model, &["--input", "z=rank.npy"]), 1, &["'z'", "x"]);
-    refused("rank", &bench.run(&model, &["--input", &given(&rank)]), 1, &["rank"]);
-    refused("shape", &bench.run(&model, &["--input", &given(&shape)]), 1, &["size 3", "axis 0"]);
-    refused("type", &bench.run(&model, &["--input", &given(&kind)]), 1, &["i64", "f32"]);
-    refused("not npy", &bench.run(&model, &["--input", &given(&text)]), 1, &["text.npy"]);
-    refused("no file", &bench.run(&model, &["--input", "x=absent.npy"]), 1, &["absent.npy"]);
-    refused("huge", &bench.run(&model, &["--dim", "x_1=18446744073709551615"]), 1, &["overflow"]);
+    refused(
+        "name",
+        &bench.run(&model, &["--input", "z=rank.npy"]),
+        1,
+        &["'z'", "x"],
+    );
+    refused(
+        "rank",
+        &bench.run(&model, &["--input", &given(&rank)]),
+        1,
+        &["rank"],
+    );
+    refused(
+        "shape",
+        &bench.run(&model, &["--input", &given(&shape)]),
+        1,
+        &["size 3", "axis 0"],
+    );
+    refused(
+        "type",
+        &bench.run(&model, &["--input", &given(&kind)]),
+        1,
+        &["i64", "f32"],
+    );
+    refused(
+        "not npy",
+        &bench.run(&model, &["--input", &given(&text)]),
+        1,
+        &["text.npy"],
+    );
+    refused(
+        "no file",
+        &bench.run(&model, &["--input", "x=absent.npy"]),
+        1,
+        &["absent.npy"],
+    );
+    refused(
+        "huge",
+        &bench.run(&model, &["--dim", "x_1=18446744073709551615"]),
+        1,
+        &["overflow"],
+    );
 }
 
 #[test]
 fn usage_errors_end_with_two() {
     let bench = Bench::new();
     let model = bench.write("model.onnx", &relu().bytes());
-    refused("negative threads", &bench.run(&model, &["--threads", "-1"]), 2, &["-1"]);
-    refused("negative threads, joined", &bench.run(&model, &["--threads=-1"]), 2, &["-1"]);
-    refused("no pair", &bench.run(&model, &["--input", "x"]), 2, &["NAME=VALUE"]);
-    refused("unknown option", &bench.run(&model, &["--frobnicate"]), 2, &["--frobnicate"]);
-    refused("impossible threads", &bench.run(&model, &["--threads", "1000000"]), 1, &["threads"]);
+    refused(
+        "negative threads",
+        &bench.run(&model, &["--threads", "-1"]),
+        2,
+        &["-1"],
+    );
+    refused(
+        "negative threads, joined",
+        &bench.run(&model, &["--threads=-1"]),
+        2,
+        &["-1"],
+    );
+    refused(
+        "no pair",
+        &bench.run(&model, &["--input", "x"]),
+        2,
+        &["NAME=VALUE"],
+    );
+    refused(
+        "unknown option",
+        &bench.run(&model, &["--frobnicate"]),
+        2,
+        &["--frobnicate"],
+    );
+    refused(
+        "impossible threads",
+        &bench.run(&model, &["--threads", "1000000"]),
+        1,
+        &["threads"],
+    );
 }
 
 #[test]
@@ -181,13 +317,28 @@ fn unwritable_cache_does_not_stop_a_run() {
     let model = bench.write("model.onnx", &relu().bytes());
     // A file where the folder should be cannot be written by anyone, the superuser included.
     let blocked = bench.write("blocked", b"");
-    let output = onl().env("ONL_TUNING_CACHE", &blocked).arg("run").arg(&model).output().expect("the command starts");
-    let text = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(0), "{text}");
-    assert!(text.contains("blocked"), "the warning names the folder: {text}");
     let output = onl()
         .env("ONL_TUNING_CACHE", &blocked)
-        .args(["tune-kernels", "--apply", "--kernel", "Not", "--budget", "5"])
+        .arg("run")
+        .arg(&model)
+        .output()
+        .expect("the command starts");
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{text}");
+    assert!(
+        text.contains("blocked"),
+        "the warning names the folder: {text}"
+    );
+    let output = onl()
+        .env("ONL_TUNING_CACHE", &blocked)
+        .args([
+            "tune-kernels",
+            "--apply",
+            "--kernel",
+            "Not",
+            "--budget",
+            "5",
+        ])
         .output()
         .expect("the command starts");
     refused("apply", &output, 1, &["nothing was saved", "blocked"]);

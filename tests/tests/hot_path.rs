@@ -59,20 +59,47 @@ const ALLOWED: [i64; 9] = [
 
 /// From here on any other system call of any thread kills the process.
 fn forbid_system_calls() {
-    let load = libc::sock_filter { code: 0x20, jt: 0, jf: 0, k: 0 };
-    let allow = libc::sock_filter { code: 0x06, jt: 0, jf: 0, k: libc::SECCOMP_RET_ALLOW };
-    let kill = libc::sock_filter { code: 0x06, jt: 0, jf: 0, k: libc::SECCOMP_RET_KILL_PROCESS };
+    let load = libc::sock_filter {
+        code: 0x20,
+        jt: 0,
+        jf: 0,
+        k: 0,
+    };
+    let allow = libc::sock_filter {
+        code: 0x06,
+        jt: 0,
+        jf: 0,
+        k: libc::SECCOMP_RET_ALLOW,
+    };
+    let kill = libc::sock_filter {
+        code: 0x06,
+        jt: 0,
+        jf: 0,
+        k: libc::SECCOMP_RET_KILL_PROCESS,
+    };
     let mut program = vec![load];
     for (index, number) in ALLOWED.iter().enumerate() {
         let to_allow = (ALLOWED.len() - index) as u8;
-        program.push(libc::sock_filter { code: 0x15, jt: to_allow, jf: 0, k: *number as u32 });
+        program.push(libc::sock_filter {
+            code: 0x15,
+            jt: to_allow,
+            jf: 0,
+            k: *number as u32,
+        });
     }
     program.push(kill);
     program.push(allow);
-    let mut filter = libc::sock_fprog { len: program.len() as u16, filter: program.as_mut_ptr() };
+    let mut filter = libc::sock_fprog {
+        len: program.len() as u16,
+        filter: program.as_mut_ptr(),
+    };
     // SAFETY: both calls get constants and a program that lives through the call.
     let result = unsafe {
-        assert_eq!(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0, "privileges can be given up");
+        assert_eq!(
+            libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0),
+            0,
+            "privileges can be given up"
+        );
         libc::syscall(
             libc::SYS_seccomp,
             libc::SECCOMP_SET_MODE_FILTER,
@@ -87,8 +114,14 @@ fn forbid_system_calls() {
 
 fn model() -> Vec<u8> {
     let f32s = ElementType::Float32;
-    let values = |n: usize| (0..n).map(|i| ((i * 37 % 101) as f32 - 50.0) / 64.0).collect::<Vec<f32>>();
-    let tensor = |dims: &[usize]| Tensor::from_slice(dims, &values(dims.iter().product())).expect("sizes agree");
+    let values = |n: usize| {
+        (0..n)
+            .map(|i| ((i * 37 % 101) as f32 - 50.0) / 64.0)
+            .collect::<Vec<f32>>()
+    };
+    let tensor = |dims: &[usize]| {
+        Tensor::from_slice(dims, &values(dims.iter().product())).expect("sizes agree")
+    };
     ModelBuilder::new(17)
         .input("x", f32s, &[-1, 256])
         .initializer("w", tensor(&[256, 512]))
@@ -102,9 +135,19 @@ fn model() -> Vec<u8> {
         .node("Erf", &["normal"], &["curve"])
         .node("Shape", &["curve"], &["shape"])
         .node("Reshape", &["curve", "shape"], &["same"])
-        .node_with("Transpose", &["same"], &["turned"], &[("perm", Attribute::Ints(vec![1, 0]))])
+        .node_with(
+            "Transpose",
+            &["same"],
+            &["turned"],
+            &[("perm", Attribute::Ints(vec![1, 0]))],
+        )
         .node("MatMul", &["same", "turned"], &["scores"])
-        .node_with("Softmax", &["scores"], &["shares"], &[("axis", Attribute::Int(-1))])
+        .node_with(
+            "Softmax",
+            &["scores"],
+            &["shares"],
+            &[("axis", Attribute::Int(-1))],
+        )
         .node("ReduceSum", &["shares", "axes"], &["totals"])
         .output("shares", f32s)
         .output("totals", f32s)
@@ -116,7 +159,10 @@ fn thousand_quiet_runs(threads: u32) {
     let environment = Environment::new(ProfileSource::Folder(folder.path().join("tuning")));
     let session = Session::builder()
         .environment(environment.clone())
-        .policy(CpuExecutionPolicy { threads, ..CpuExecutionPolicy::default() })
+        .policy(CpuExecutionPolicy {
+            threads,
+            ..CpuExecutionPolicy::default()
+        })
         .model_bytes(model())
         .build()
         .expect("the model is sound");
@@ -125,11 +171,19 @@ fn thousand_quiet_runs(threads: u32) {
         .run(&[("x", input.try_clone().expect("memory").into())])
         .expect("the model runs")
         .iter()
-        .map(|value| value.as_tensor().expect("a tensor").try_clone().expect("memory"))
+        .map(|value| {
+            value
+                .as_tensor()
+                .expect("a tensor")
+                .try_clone()
+                .expect("memory")
+        })
         .collect();
     let expected: Vec<Vec<u8>> = outputs.iter().map(|o| o.bytes().to_vec()).collect();
     let views = [input.view()];
-    session.run_into(&views, &mut outputs).expect("a planned run");
+    session
+        .run_into(&views, &mut outputs)
+        .expect("a planned run");
     folder.close().expect("the cache folder can be deleted");
     environment.registry().poison();
     forbid_system_calls();
@@ -139,7 +193,10 @@ fn thousand_quiet_runs(threads: u32) {
         failed |= session.run_into(&views, &mut outputs).is_err();
     }
     let allocations = ALLOCATIONS.load(Ordering::SeqCst) - before;
-    let equal = outputs.iter().zip(&expected).all(|(o, e)| o.bytes() == e.as_slice());
+    let equal = outputs
+        .iter()
+        .zip(&expected)
+        .all(|(o, e)| o.bytes() == e.as_slice());
     let code = match (failed, equal, allocations) {
         (true, _, _) => 10,
         (_, false, _) => 11,
@@ -165,7 +222,10 @@ fn child(threads: u32, test: &str) {
         Some(10) => "a run failed".to_owned(),
         Some(11) => "outputs changed".to_owned(),
         Some(12) => "runs allocated memory".to_owned(),
-        other => format!("a run made a system call, or preparation failed ({other:?}, {})", output.status),
+        other => format!(
+            "a run made a system call, or preparation failed ({other:?}, {})",
+            output.status
+        ),
     };
     panic!("{meaning}\n{}", String::from_utf8_lossy(&output.stderr));
 }

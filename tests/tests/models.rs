@@ -19,12 +19,18 @@ fn agrees(name: &str, scenario: &str, inputs: &[(&str, &str, &str)]) {
         .arg(workspace().join("tests/python/onnxruntime_reference.py"))
         .arg(&path)
         .arg(&reference)
-        .args(inputs.iter().map(|(name, shape, generator)| format!("{name}:int64:{shape}:{generator}"))));
+        .args(
+            inputs
+                .iter()
+                .map(|(name, shape, generator)| format!("{name}:int64:{shape}:{generator}")),
+        ));
     let mut command = onl();
     command.arg("run").arg(&path).arg("--output").arg(&ours);
     for (name, _, _) in inputs {
         let file = reference.join(format!("input_{name}.npy"));
-        command.arg("--input").arg(format!("{name}={}", file.display()));
+        command
+            .arg("--input")
+            .arg(format!("{name}={}", file.display()));
     }
     run(&mut command);
     let mut compared = 0;
@@ -32,9 +38,21 @@ fn agrees(name: &str, scenario: &str, inputs: &[(&str, &str, &str)]) {
         let file = format!("output_{compared}.npy");
         let expected = read(&reference.join(&file));
         let actual = read(&ours.join(&file));
-        assert_eq!(actual.dims(), expected.dims(), "{name} {scenario}, {file}: shape");
-        assert_eq!(actual.element_type(), expected.element_type(), "{name} {scenario}, {file}: type");
-        for (index, (a, e)) in numbers(&actual).into_iter().zip(numbers(&expected)).enumerate() {
+        assert_eq!(
+            actual.dims(),
+            expected.dims(),
+            "{name} {scenario}, {file}: shape"
+        );
+        assert_eq!(
+            actual.element_type(),
+            expected.element_type(),
+            "{name} {scenario}, {file}: type"
+        );
+        for (index, (a, e)) in numbers(&actual)
+            .into_iter()
+            .zip(numbers(&expected))
+            .enumerate()
+        {
             assert!(
                 (a - e).abs() <= ABSOLUTE + RELATIVE * e.abs(),
                 "{name} {scenario}, {file}, element {index}: {a} instead of {e}"
@@ -43,7 +61,10 @@ fn agrees(name: &str, scenario: &str, inputs: &[(&str, &str, &str)]) {
         compared += 1;
     }
     assert!(compared > 0, "{name} {scenario}: the reference has outputs");
-    assert!(!ours.join(format!("output_{compared}.npy")).exists(), "{name} {scenario}: more outputs than the reference");
+    assert!(
+        !ours.join(format!("output_{compared}.npy")).exists(),
+        "{name} {scenario}: more outputs than the reference"
+    );
 }
 
 fn read(path: &Path) -> Tensor {
@@ -52,14 +73,27 @@ fn read(path: &Path) -> Tensor {
 
 fn numbers(tensor: &Tensor) -> Vec<f64> {
     match tensor.element_type() {
-        ElementType::Float32 => tensor.as_slice::<f32>().expect("f32").iter().map(|&v| f64::from(v)).collect(),
-        ElementType::Int64 => tensor.as_slice::<i64>().expect("i64").iter().map(|&v| v as f64).collect(),
+        ElementType::Float32 => tensor
+            .as_slice::<f32>()
+            .expect("f32")
+            .iter()
+            .map(|&v| f64::from(v))
+            .collect(),
+        ElementType::Int64 => tensor
+            .as_slice::<i64>()
+            .expect("i64")
+            .iter()
+            .map(|&v| v as f64)
+            .collect(),
         other => panic!("outputs of {other} are not compared here"),
     }
 }
 
 fn paraphrase(shape: &str) {
-    let inputs = [("input_ids", shape, "int,1000,30000"), ("attention_mask", shape, "const,1")];
+    let inputs = [
+        ("input_ids", shape, "int,1000,30000"),
+        ("attention_mask", shape, "const,1"),
+    ];
     agrees("paraphrase_minilm_l3", shape, &inputs);
 }
 

@@ -21,14 +21,19 @@ pub struct InputArguments {
 
 fn pair(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
-        Some((name, value)) if !name.is_empty() && !value.is_empty() => Ok((name.to_owned(), value.to_owned())),
+        Some((name, value)) if !name.is_empty() && !value.is_empty() => {
+            Ok((name.to_owned(), value.to_owned()))
+        }
         _ => Err("expected NAME=VALUE".to_owned()),
     }
 }
 
 fn dimension(text: &str) -> Result<(String, usize), String> {
     let (name, value) = pair(text)?;
-    value.parse().map(|size| (name, size)).map_err(|_| format!("'{value}' is not a size"))
+    value
+        .parse()
+        .map(|size| (name, size))
+        .map_err(|_| format!("'{value}' is not a size"))
 }
 
 impl InputArguments {
@@ -41,7 +46,11 @@ impl InputArguments {
         let mut files: BTreeMap<&str, PathBuf> = BTreeMap::new();
         for (name, file) in &self.files {
             if !inputs.iter().any(|input| input.name == *name) {
-                let known = inputs.iter().map(|i| i.name.as_str()).collect::<Vec<_>>().join(", ");
+                let known = inputs
+                    .iter()
+                    .map(|i| i.name.as_str())
+                    .collect::<Vec<_>>()
+                    .join(", ");
                 bail!("the model has no input '{name}'; its inputs are: {known}");
             }
             if files.insert(name, PathBuf::from(file)).is_some() {
@@ -63,10 +72,16 @@ impl InputArguments {
 
     fn random(&self, input: &InputInfo, index: u64, notes: &mut Vec<String>) -> Result<Tensor> {
         let Some(TypeInfo::Tensor(tensor)) = &input.value_type else {
-            bail!("input '{}' is not a tensor of known type; give a file with --input", input.name);
+            bail!(
+                "input '{}' is not a tensor of known type; give a file with --input",
+                input.name
+            );
         };
         let Some(declared) = &tensor.dims else {
-            bail!("input '{}' has no declared rank; give a file with --input", input.name);
+            bail!(
+                "input '{}' has no declared rank; give a file with --input",
+                input.name
+            );
         };
         let mut dims = Vec::new();
         for (axis, dim) in declared.iter().enumerate() {
@@ -75,7 +90,8 @@ impl InputArguments {
                 Dim::Named(name) => match self.dims.iter().find(|(n, _)| n == name) {
                     Some((_, size)) => *size,
                     None => {
-                        let note = format!("dimension '{name}' is taken as 1; set it with --dim {name}=N");
+                        let note =
+                            format!("dimension '{name}' is taken as 1; set it with --dim {name}=N");
                         if !notes.contains(&note) {
                             notes.push(note);
                         }
@@ -83,12 +99,19 @@ impl InputArguments {
                     }
                 },
                 Dim::Unknown => {
-                    notes.push(format!("axis {axis} of input '{}' is unknown and taken as 1", input.name));
+                    notes.push(format!(
+                        "axis {axis} of input '{}' is unknown and taken as 1",
+                        input.name
+                    ));
                     1
                 }
             });
         }
-        Ok(onl::random_tensor(tensor.element_type, &dims, self.seed.wrapping_add(index))?)
+        Ok(onl::random_tensor(
+            tensor.element_type,
+            &dims,
+            self.seed.wrapping_add(index),
+        )?)
     }
 }
 
@@ -103,6 +126,9 @@ pub struct Gathered {
 impl Gathered {
     /// The inputs as the session takes them.
     pub fn named(&self) -> Vec<(&str, Value)> {
-        self.values.iter().map(|(name, value)| (name.as_str(), value.clone())).collect()
+        self.values
+            .iter()
+            .map(|(name, value)| (name.as_str(), value.clone()))
+            .collect()
     }
 }

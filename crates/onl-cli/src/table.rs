@@ -3,7 +3,9 @@ use comfy_table::{Cell, CellAlignment, ContentArrangement, Table, presets};
 /// A plain table; columns named in `right` are aligned to the right.
 pub fn table(header: &[&str], right: &[&str]) -> Table {
     let mut table = Table::new();
-    table.load_preset(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
+    table
+        .load_preset(presets::NOTHING)
+        .set_content_arrangement(ContentArrangement::Disabled);
     table.set_header(header.iter().map(Cell::new));
     for (index, name) in header.iter().enumerate() {
         if right.contains(name)

@@ -97,7 +97,10 @@ pub enum InventoryError {
 impl InventoryRow {
     /// The path in words.
     pub fn path(&self) -> String {
-        format!("{}:{} {} {}", self.domain, self.op_type, self.device, self.element_type)
+        format!(
+            "{}:{} {} {}",
+            self.domain, self.op_type, self.device, self.element_type
+        )
     }
 }
 
@@ -127,12 +130,18 @@ pub fn inventory(table: &KernelTable, snapshot: &TuningSnapshot) -> Inventory {
                         default: parameter.default_value().to_string(),
                         unit: parameter.unit.to_owned(),
                         meaning: parameter.meaning.to_owned(),
-                        source: resolved.map_or("portable_default", |row| row.source.name()).to_owned(),
+                        source: resolved
+                            .map_or("portable_default", |row| row.source.name())
+                            .to_owned(),
                     })
                     .collect()
             });
             let row = rows
-                .entry((entry.domain.to_owned(), entry.op_type.to_owned(), element_type))
+                .entry((
+                    entry.domain.to_owned(),
+                    entry.op_type.to_owned(),
+                    element_type,
+                ))
                 .or_insert_with(|| InventoryRow {
                     domain: entry.domain.to_owned(),
                     op_type: entry.op_type.to_owned(),
@@ -166,7 +175,11 @@ pub fn inventory(table: &KernelTable, snapshot: &TuningSnapshot) -> Inventory {
     for row in &paths {
         *states.entry(row.state.clone()).or_insert(0) += 1;
     }
-    Inventory { schema: 1, paths, states }
+    Inventory {
+        schema: 1,
+        paths,
+        states,
+    }
 }
 
 /// Checks that no path is listed twice, none is unclassified or of fixed policy, and every serial one has a category
@@ -184,20 +197,37 @@ pub fn validate_inventory(inventory: &Inventory) -> Result<(), Vec<InventoryErro
         }
         match row.state.as_str() {
             "serial" => {
-                if row.serial_reason.as_ref().is_none_or(|r| r.category.is_empty() || r.reason.is_empty()) {
+                if row
+                    .serial_reason
+                    .as_ref()
+                    .is_none_or(|r| r.category.is_empty() || r.reason.is_empty())
+                {
                     errors.push(InventoryError::NoReason { path });
                 }
             }
             "tunable" | "calibratable" => {
                 if row.parameters.is_empty() {
-                    errors.push(InventoryError::NoParameters { path, state: row.state.clone() });
+                    errors.push(InventoryError::NoParameters {
+                        path,
+                        state: row.state.clone(),
+                    });
                 }
             }
             mixed if mixed.contains('+') => {
-                errors.push(InventoryError::MixedStates { path, states: mixed.to_owned() });
+                errors.push(InventoryError::MixedStates {
+                    path,
+                    states: mixed.to_owned(),
+                });
             }
-            state => errors.push(InventoryError::Unclassified { path, state: state.to_owned() }),
+            state => errors.push(InventoryError::Unclassified {
+                path,
+                state: state.to_owned(),
+            }),
         }
     }
-    if errors.is_empty() { Ok(()) } else { Err(errors) }
+    if errors.is_empty() {
+        Ok(())
+    } else {
+        Err(errors)
+    }
 }

@@ -6,7 +6,7 @@ mod inventory;
 mod verify;
 
 pub use inventory::{
-    Inventory, InventoryError, InventoryImplementation, InventoryParameter, InventoryRow, SerialReason, inventory,
-    validate_inventory,
+    Inventory, InventoryError, InventoryImplementation, InventoryParameter, InventoryRow,
+    SerialReason, inventory, validate_inventory,
 };
 pub use verify::{Verdict, VerifiedPath, verify_entry, verify_table};

@@ -4,7 +4,9 @@ use onl_cpu::IsaTier;
 use onl_executor::{CpuExecutor, RunOptions};
 use onl_kernels::{BenchNode, Coverage, Example, KernelEntry, KernelTable};
 use onl_profiling::{Collector, ParallelRegionEvent};
-use onl_snapshot::{KernelKey, LaneCosts, Parameter, ParameterKind, ParameterRow, ParameterValue, TuningSnapshot};
+use onl_snapshot::{
+    KernelKey, LaneCosts, Parameter, ParameterKind, ParameterRow, ParameterValue, TuningSnapshot,
+};
 use onl_tensor::ElementType;
 use serde::Serialize;
 
@@ -42,10 +44,17 @@ pub struct VerifiedPath {
 }
 
 /// Verifies every path of a table.
-pub fn verify_table(table: &KernelTable, tier: IsaTier, mut progress: impl FnMut(usize, usize)) -> Vec<VerifiedPath> {
+pub fn verify_table(
+    table: &KernelTable,
+    tier: IsaTier,
+    mut progress: impl FnMut(usize, usize),
+) -> Vec<VerifiedPath> {
     let executor = CpuExecutor::with_lanes(LANES);
-    let paths: Vec<(&KernelEntry, ElementType)> =
-        table.entries().iter().flat_map(|e| e.element_types.iter().map(move |&t| (e, t))).collect();
+    let paths: Vec<(&KernelEntry, ElementType)> = table
+        .entries()
+        .iter()
+        .flat_map(|e| e.element_types.iter().map(move |&t| (e, t)))
+        .collect();
     let total = paths.len();
     paths
         .into_iter()
@@ -71,7 +80,12 @@ pub fn verify_entry(
         Err(Failure::FixedPolicy(why)) => (Verdict::ParallelFixedPolicy, why),
         Err(Failure::Run(why)) => (Verdict::Failed, why),
     };
-    VerifiedPath { key: key.to_string(), state: entry.coverage.state().to_owned(), verdict, detail }
+    VerifiedPath {
+        key: key.to_string(),
+        state: entry.coverage.state().to_owned(),
+        verdict,
+        detail,
+    }
 }
 
 enum Failure {
@@ -79,7 +93,12 @@ enum Failure {
     Run(String),
 }
 
-fn observe(entry: &KernelEntry, key: &KernelKey, executor: &CpuExecutor, tier: IsaTier) -> Result<String, Failure> {
+fn observe(
+    entry: &KernelEntry,
+    key: &KernelKey,
+    executor: &CpuExecutor,
+    tier: IsaTier,
+) -> Result<String, Failure> {
     let Some(schema) = entry.coverage.schema() else {
         for size in &SIZES[..3] {
             for example in (entry.examples)(key.element_type, *size) {
@@ -97,7 +116,15 @@ fn observe(entry: &KernelEntry, key: &KernelKey, executor: &CpuExecutor, tier: I
     debug_assert!(!matches!(entry.coverage, Coverage::Serial { .. }));
     let mut proofs = Vec::new();
     for parameter in schema.parameters {
-        proofs.push(prove(entry, key, parameter, &schema.defaults(), schema, executor, tier)?);
+        proofs.push(prove(
+            entry,
+            key,
+            parameter,
+            &schema.defaults(),
+            schema,
+            executor,
+            tier,
+        )?);
     }
     Ok(proofs.join("; "))
 }
@@ -120,12 +147,19 @@ fn prove(
         for example in (entry.examples)(key.element_type, size) {
             let mut first: Option<(Vec<Observed>, String)> = None;
             for row in &rows {
-                let value = row.get(parameter.name).map_or_else(String::new, ParameterValue::to_string);
+                let value = row
+                    .get(parameter.name)
+                    .map_or_else(String::new, ParameterValue::to_string);
                 let snapshot = TuningSnapshot::portable()
-                    .with_lane_costs(LaneCosts { hot_ns: 0.0, cold_ns: 0.0 })
+                    .with_lane_costs(LaneCosts {
+                        hot_ns: 0.0,
+                        cold_ns: 0.0,
+                    })
                     .with_override(key.clone(), row.clone());
-                let observed: Vec<Observed> =
-                    run(entry, &example, snapshot, executor, tier)?.iter().map(Observed::of).collect();
+                let observed: Vec<Observed> = run(entry, &example, snapshot, executor, tier)?
+                    .iter()
+                    .map(Observed::of)
+                    .collect();
                 match &first {
                     None => first = Some((observed, value)),
                     Some((other, other_value)) if *other != observed => {
@@ -150,7 +184,11 @@ fn prove(
 /// Legal values that are far apart, the default first.
 fn legal_values(parameter: &Parameter) -> Vec<ParameterValue> {
     match parameter.kind {
-        ParameterKind::Integer { default, minimum, maximum } => {
+        ParameterKind::Integer {
+            default,
+            minimum,
+            maximum,
+        } => {
             let tries = [
                 default,
                 minimum,
@@ -172,12 +210,18 @@ fn legal_values(parameter: &Parameter) -> Vec<ParameterValue> {
             }
             values.into_iter().map(ParameterValue::Integer).collect()
         }
-        ParameterKind::Float { default, minimum, maximum } => {
-            [default, minimum, maximum].into_iter().map(ParameterValue::Float).collect()
-        }
-        ParameterKind::Boolean { default } => {
-            [default, !default].into_iter().map(ParameterValue::Boolean).collect()
-        }
+        ParameterKind::Float {
+            default,
+            minimum,
+            maximum,
+        } => [default, minimum, maximum]
+            .into_iter()
+            .map(ParameterValue::Float)
+            .collect(),
+        ParameterKind::Boolean { default } => [default, !default]
+            .into_iter()
+            .map(ParameterValue::Boolean)
+            .collect(),
         ParameterKind::Choice { default, values } => std::iter::once(default)
             .chain(values.iter().copied().filter(|v| *v != default))
             .map(|v| ParameterValue::Choice(v.to_owned()))
@@ -218,12 +262,18 @@ fn run(
     tier: IsaTier,
 ) -> Result<Vec<ParallelRegionEvent>, Failure> {
     let failed = |why: String| Failure::Run(format!("example '{}': {why}", example.name));
-    let mut node =
-        BenchNode::new(entry, example, &snapshot, tier, LANES).map_err(|error| failed(error.to_string()))?;
+    let mut node = BenchNode::new(entry, example, &snapshot, tier, LANES)
+        .map_err(|error| failed(error.to_string()))?;
     let collector = Collector::new(EVENTS);
     {
-        let entered = executor.enter_with(RunOptions { collector: Some(&collector), ..RunOptions::default() });
-        node.run(entered.lanes()).map_err(|error| failed(error.to_string()))?;
+        let entered = executor
+            .enter_with(RunOptions {
+                collector: Some(&collector),
+                ..RunOptions::default()
+            })
+            .map_err(|error| failed(error.to_string()))?;
+        node.run(entered.lanes())
+            .map_err(|error| failed(error.to_string()))?;
     }
     Ok(collector.drain())
 }

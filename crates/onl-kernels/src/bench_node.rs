@@ -168,7 +168,9 @@ impl BenchNode {
     /// are not constant.
     pub fn sprinkle_special_values(&mut self) {
         for input in self.inputs.iter_mut().flatten() {
-            let Ok(mut view) = input.view_mut() else { continue };
+            let Ok(mut view) = input.view_mut() else {
+                continue;
+            };
             let special = |index: usize| SPECIAL_VALUES[index / SPRINKLE % SPECIAL_VALUES.len()];
             macro_rules! sprinkle {
                 ($($rust:ty: $convert:expr),*) => {

@@ -2,13 +2,17 @@
 
 use crate::{BenchNode, Coverage, Example, KernelEntry, SearchContext};
 use onl_cpu::IsaTier;
-use onl_executor::CpuExecutor;
+use onl_executor::{CpuExecutor, RunOptions};
+use onl_profiling::Collector;
 use onl_snapshot::{
     CacheState, CalibrationError, CalibrationInstance, CalibrationTarget, Digest, KernelKey,
     LaneCosts, ParameterRow, Schema, Search, TuningSnapshot, Workload,
 };
 use onl_tensor::ElementType;
 use std::sync::Arc;
+
+/// Regions of one run that name its path.
+const OBSERVED_REGIONS: usize = 256;
 
 /// What calibration targets are built with.
 #[derive(Clone)]
@@ -98,7 +102,7 @@ impl CalibrationTarget for NodeCalibration {
     fn search(&self) -> Search {
         (self.search)(&SearchContext {
             element_type: self.key.element_type,
-            participants: self.context.executor.lanes(),
+            participants: self.context.executor.participants(),
             l1d_bytes: self.context.l1d_bytes,
             l2_bytes: self.context.l2_bytes,
         })
@@ -129,26 +133,75 @@ impl CalibrationTarget for NodeCalibration {
             &example,
             &snapshot,
             self.context.tier,
-            executor.lanes(),
+            executor.participants(),
         )
         .map_err(|error| failed(error.to_string()))?;
-        Ok(Box::new(NodeInstance {
+        let mut instance = NodeInstance {
             node,
             executor,
+            lane_costs: self.context.lane_costs,
             kernel: self.key.to_string(),
             workload: workload.name.clone(),
-        }))
+            path: String::new(),
+        };
+        instance.observe()?;
+        Ok(Box::new(instance))
     }
 }
 
 struct NodeInstance {
     node: BenchNode,
     executor: Arc<CpuExecutor>,
+    lane_costs: LaneCosts,
     kernel: String,
     workload: String,
+    path: String,
 }
 
 impl NodeInstance {
+    /// Runs once under a collector and notes what its regions were.
+    fn observe(&mut self) -> Result<(), CalibrationError> {
+        let collector = Collector::new(OBSERVED_REGIONS);
+        let executor = Arc::clone(&self.executor);
+        let options = RunOptions {
+            collector: Some(&collector),
+            ..self.options()
+        };
+        let run = executor
+            .enter_with(options)
+            .map_err(|error| self.error(error.to_string()))?;
+        self.node
+            .run(run.lanes())
+            .map_err(|error| self.error(error.to_string()))?;
+        drop(run);
+        self.path = collector
+            .drain()
+            .iter()
+            .map(|e| {
+                // A region that is not divided takes the same path whatever its grain.
+                let grain = if e.inline_reason.is_some() {
+                    e.total
+                } else {
+                    e.grain
+                };
+                format!(
+                    "{} {} {} tiles, {} by {grain} on {}",
+                    e.site.label, e.path, e.tiles, e.total, e.requested
+                )
+            })
+            .collect::<Vec<_>>()
+            .join("; ");
+        Ok(())
+    }
+
+    fn options(&self) -> RunOptions<'static> {
+        RunOptions {
+            hot_ns: self.lane_costs.hot_ns,
+            cold_ns: self.lane_costs.cold_ns,
+            ..RunOptions::default()
+        }
+    }
+
     fn error(&self, reason: String) -> CalibrationError {
         CalibrationError {
             kernel: self.kernel.clone(),
@@ -165,7 +218,9 @@ impl CalibrationInstance for NodeInstance {
 
     fn run(&mut self, times: u32) -> Result<(), CalibrationError> {
         let executor = Arc::clone(&self.executor);
-        let run = executor.enter();
+        let run = executor
+            .enter_with(self.options())
+            .map_err(|error| self.error(error.to_string()))?;
         for _ in 0..times {
             self.node
                 .run(run.lanes())
@@ -179,6 +234,6 @@ impl CalibrationInstance for NodeInstance {
     }
 
     fn execution_path(&self) -> String {
-        String::new()
+        self.path.clone()
     }
 }

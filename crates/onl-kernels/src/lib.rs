@@ -17,6 +17,8 @@ mod prepare;
 mod reduce;
 mod shape;
 mod table;
+#[doc(hidden)]
+pub mod testing;
 
 pub use bench_node::BenchNode;
 pub use calibration::{CalibrationContext, NodeCalibration};

@@ -19,7 +19,9 @@ fn digests_of_all_paths() {
             for size in SIZES {
                 for example in (entry.examples)(element_type, size) {
                     let mut node = BenchNode::new(entry, &example, &snapshot, IsaTier::detect(), 2)
-                        .unwrap_or_else(|error| panic!("{} {}: {error}", entry.key(element_type), example.name));
+                        .unwrap_or_else(|error| {
+                            panic!("{} {}: {error}", entry.key(element_type), example.name)
+                        });
                     for special in [false, true] {
                         if special {
                             node.sprinkle_special_values();
@@ -27,11 +29,19 @@ fn digests_of_all_paths() {
                         let run = executor.enter();
                         // A kernel may refuse special values (as an index); the refusal is compared like a result.
                         let outcome = match node.run(run.lanes()) {
-                            Ok(()) => node.digest().0.iter().map(|w| format!("{w:016x}")).collect::<String>(),
+                            Ok(()) => node
+                                .digest()
+                                .0
+                                .iter()
+                                .map(|w| format!("{w:016x}"))
+                                .collect::<String>(),
                             Err(error) => format!("{error}").replace(' ', "_"),
                         };
                         let (key, first) = (entry.key(element_type), entry.opsets.0);
-                        println!("digest {key}@{first}/{}/{size}/{special} {outcome}", example.name);
+                        println!(
+                            "digest {key}@{first}/{}/{size}/{special} {outcome}",
+                            example.name
+                        );
                         lines += 1;
                     }
                 }

@@ -17,6 +17,8 @@ mod proto;
 mod read;
 mod read_graph;
 mod tensor;
+#[cfg(test)]
+mod tests;
 mod types;
 mod value_file;
 mod write;
@@ -24,9 +26,7 @@ mod write;
 pub use error::{ExternalProblem, OnnxError, Problem};
 pub use limits::LoadLimits;
 pub use npy::{npy_from_bytes, npy_to_bytes, read_npy, write_npy};
-pub use read::{
-    NEWEST_IR_VERSION, open_model, read_model, read_model_bytes, read_opened_model,
-};
+pub use read::{NEWEST_IR_VERSION, open_model, read_model, read_model_bytes, read_opened_model};
 pub use value_file::{
     read_tensor_file, read_value_file, read_value_pb, value_from_pb_bytes, value_to_pb_bytes,
     write_tensor_file, write_value_pb,

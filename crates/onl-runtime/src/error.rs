@@ -117,6 +117,6 @@ pub enum RunError {
     #[error(transparent)]
     Tensor(#[from] TensorError),
     /// The executor refused the run.
-    #[error("{0}")]
-    Executor(String),
+    #[error(transparent)]
+    Executor(#[from] onl_executor::ExecutorError),
 }

@@ -47,6 +47,8 @@ pub(crate) struct Plan {
     pub slot_bytes: Vec<usize>,
     pub outputs: Vec<OutputBinding>,
     pub workspace_bytes: usize,
+    /// Whether a run has regions that together pay for waking lanes.
+    pub expects_regions: bool,
 }
 
 /// Which values have a shape, and which have elements, that follow from the input shapes alone.
@@ -101,6 +103,7 @@ impl Plan {
         knowledge: &ShapeKnowledge,
         recording: &Recording,
         input_dims: Vec<Shape>,
+        expects_regions: bool,
     ) -> Result<Option<Plan>, TensorError> {
         if recording.unplannable {
             return Ok(None);
@@ -197,6 +200,7 @@ impl Plan {
             slot_bytes,
             outputs,
             workspace_bytes: recording.workspace,
+            expects_regions,
         }))
     }
 

@@ -3,10 +3,12 @@ use crate::prepared::{Preparation, PreparedGraph, PreparedNodeInfo};
 use crate::recording::record;
 use crate::state::{RunState, own, placeholder};
 use crate::{InputError, RunError, SessionError, functions};
+use onl_cpu::CpuExecutionDescriptor;
 use onl_cpu::IsaTier;
-use onl_executor::{CpuExecutor, Run};
+use onl_executor::{CpuExecutor, Run, RunOptions};
 use onl_ir::{Dim, Model, TypeInfo, ValueId};
 use onl_kernels::KernelTable;
+use onl_profiling::{Collector, InlineReason};
 use onl_snapshot::TuningSnapshot;
 use onl_tensor::{ElementType, Shape, Tensor, TensorView, Value};
 use smallvec::SmallVec;
@@ -15,6 +17,8 @@ use std::time::Duration;
 
 /// Idle run states that a session keeps for later runs.
 const IDLE_STATES: usize = 8;
+/// Regions of a recording run that are looked at to foresee what later runs gain from lanes.
+const RECORDED_REGIONS: usize = 1024;
 
 /// What a session is made with, beside the model.
 #[derive(Clone)]
@@ -25,6 +29,8 @@ pub struct SessionOptions {
     pub snapshot: Arc<TuningSnapshot>,
     /// Executor that all kernel work runs on.
     pub executor: Arc<CpuExecutor>,
+    /// Execution identity of the executor's policy; the snapshot must have been resolved for it.
+    pub descriptor: CpuExecutionDescriptor,
     /// Instruction-set tier.
     pub tier: IsaTier,
 }
@@ -54,12 +60,19 @@ impl RuntimeSession {
     /// # Errors
     /// [`SessionError`] when the model breaks a rule of ONNX, or asks for a kernel that the table does not have.
     pub fn new(model: &Model, options: SessionOptions) -> Result<Self, SessionError> {
+        if options
+            .snapshot
+            .descriptor()
+            .is_some_and(|d| *d != options.descriptor)
+        {
+            return Err(SessionError::SnapshotMismatch);
+        }
         let flat = functions::inline(model)?;
         let preparation = Preparation {
             table: Arc::clone(&options.table),
             snapshot: Arc::clone(&options.snapshot),
             tier: options.tier,
-            lanes: options.executor.lanes(),
+            lanes: options.executor.participants(),
             imports: Arc::new(model.opset_imports.clone()),
         };
         let graph = PreparedGraph::new(flat, &preparation, &|_| None)?;
@@ -197,8 +210,20 @@ impl RuntimeSession {
         Ok(())
     }
 
-    fn enter(&self) -> Result<Run<'_>, RunError> {
-        Ok(self.options.executor.enter())
+    fn enter<'r>(
+        &'r self,
+        collector: Option<&'r Collector>,
+        expects_regions: bool,
+    ) -> Result<Run<'r>, RunError> {
+        let costs = self.options.snapshot.lane_costs();
+        let options = RunOptions {
+            collector,
+            expects_regions,
+            hot_ns: costs.hot_ns,
+            cold_ns: costs.cold_ns,
+            ..RunOptions::default()
+        };
+        Ok(self.options.executor.enter_with(options)?)
     }
 
     fn follow(
@@ -207,7 +232,7 @@ impl RuntimeSession {
         inputs: &[TensorView<'_>],
         outputs: &mut [Tensor],
     ) -> Result<(), RunError> {
-        let run = self.enter()?;
+        let run = self.enter(None, state.plan.expects_regions)?;
         state.run(&self.graph, inputs, outputs, run.lanes())
     }
 
@@ -243,7 +268,8 @@ impl RuntimeSession {
             .zip(inputs)
             .map(|(spec, value)| (spec.id, value.clone()))
             .collect();
-        let run = self.enter()?;
+        let collector = Collector::new(RECORDED_REGIONS);
+        let run = self.enter(Some(&collector), false)?;
         let known = &self.knowledge.value_known;
         let recording = record(&self.graph, &given, &|id| known[id.index()], run.lanes())?;
         drop(run);
@@ -265,7 +291,24 @@ impl RuntimeSession {
             .collect::<Result<Vec<_>, _>>()?;
         if let Some(views) = tensor_views(inputs) {
             let dims: Vec<Shape> = views.iter().map(|v| Shape::new(v.dims())).collect();
-            if let Some(plan) = Plan::new(&self.graph, &self.knowledge, &recording, dims)? {
+            let divisible_ns: u64 = collector
+                .drain()
+                .iter()
+                .filter(|event| {
+                    event.total > event.grain && event.inline_reason.is_none_or(pays_with_lanes)
+                })
+                .map(|event| event.wall_ns)
+                .sum();
+            // Waking pays when the regions together save more than it costs; two lanes save half.
+            let expects_regions =
+                divisible_ns as f64 > 2.0 * self.options.snapshot.lane_costs().cold_ns;
+            if let Some(plan) = Plan::new(
+                &self.graph,
+                &self.knowledge,
+                &recording,
+                dims,
+                expects_regions,
+            )? {
                 self.keep(Box::new(RunState::new(Arc::new(plan))?));
             }
         }
@@ -360,6 +403,11 @@ impl RuntimeSession {
         }
         Ok(())
     }
+}
+
+/// Whether a region that ran inline for this reason would have been divided among lanes that are awake.
+fn pays_with_lanes(reason: InlineReason) -> bool {
+    matches!(reason, InlineReason::Cost | InlineReason::NoLane)
 }
 
 fn check_element_type(spec: &InputSpec, actual: ElementType) -> Result<(), InputError> {

@@ -2,23 +2,48 @@
 //!
 //! A [`TuningRegistry`] holds schemas and profiles and gives sessions their immutable snapshot. A [`CacheFolder`]
 //! keeps profiles between processes. A [`Calibrator`] measures kernels through the traits of `onl-snapshot` and
-//! decides by the pure functions of [`decision`] and [`search`], which [`replay`](evidence::replay) repeats on stored
-//! samples.
+//! decides by the pure functions of [`decision`] and [`search`], which [`evidence::replay`] repeats on stored samples.
 
 #![forbid(unsafe_code)]
 
+mod bench;
+mod cache;
+mod calibrator;
+mod clock;
 pub mod decision;
+mod environment;
+pub mod evidence;
 pub mod identity;
+mod lane_costs;
+mod operations;
+pub mod process;
 mod profile;
 mod registry;
 mod resolution;
+pub mod search;
 mod selector;
 pub mod statistics;
 
-pub use decision::{
-    ConfirmationSamples, Decision, DecisionRule, KeepReason, Pair, Verdict, WorkloadPairs,
+pub use cache::{
+    CacheError, CacheFolder, CachedLaneCosts, CachedRow, Choices, FORMAT_VERSION, FileState,
+    LoadReport, RowKind, UpdateReport, UpdateStep, VoidRow,
 };
+pub use calibrator::{CalibrationSettings, Calibrator, Controls, Progress};
+pub use clock::{Clock, MonotonicClock};
+pub use decision::{Decision, DecisionRule, KeepReason, Verdict};
+pub use environment::{
+    Environment, EnvironmentLimits, EnvironmentProbe, Reading, SystemEnvironment,
+};
+pub use evidence::{KeyEvidence, Replay, ReplayError, replay};
 pub use identity::{ProcessorIdentity, execution_id};
+pub use lane_costs::{LaneCostProbe, measure_lane_costs};
+pub use operations::{
+    EvidenceRecord, LoadOutcome, UnusedRow, calibrate_registered_kernels, kernel_tuning_parameters,
+    load_kernel_tuning_cache, update_kernel_tuning_cache,
+};
+pub use process::{
+    Confirmations, KeyResult, Outcome, ProcessError, ProcessRunner, Proposal, Proposals,
+};
 pub use profile::{ProfileRow, ProfileScope};
 pub use registry::{ProfileBatch, RegistryCounters, RegistryError, TuningRegistry};
 pub use resolution::{Explanation, RejectedRow};

@@ -69,32 +69,32 @@ pub enum RegistryError {
     #[error(
         "kernel {key} revision {revision} is registered already; give each implementation its own name"
     )]
-    Duplicate { key: KernelKey, revision: u32 },
+    Duplicate { key: Box<KernelKey>, revision: u32 },
     #[error("schema of {key}: {source}")]
     Schema {
-        key: KernelKey,
+        key: Box<KernelKey>,
         #[source]
         source: SchemaError,
     },
     #[error("kernel {key} revision {revision} is not registered; register its schema first")]
-    UnknownKernel { key: KernelKey, revision: u32 },
+    UnknownKernel { key: Box<KernelKey>, revision: u32 },
     #[error("row of {key} from {origin}: {source}")]
     Row {
-        key: KernelKey,
+        key: Box<KernelKey>,
         origin: String,
         #[source]
         source: SchemaError,
     },
     #[error("row of {key} from {origin}: domain {minimum} to {maximum} is inverted")]
     Domain {
-        key: KernelKey,
+        key: Box<KernelKey>,
         origin: String,
         minimum: u64,
         maximum: u64,
     },
     #[error("selector of {key} from {origin}: {reason}")]
     Selector {
-        key: KernelKey,
+        key: Box<KernelKey>,
         origin: String,
         reason: String,
     },
@@ -103,7 +103,7 @@ pub enum RegistryError {
          processor; give one of them another priority"
     )]
     Ambiguous {
-        key: KernelKey,
+        key: Box<KernelKey>,
         first: String,
         second: String,
     },
@@ -111,7 +111,7 @@ pub enum RegistryError {
         "the batch has two rows of {key} for the same scope, from {first} and {second}; keep one"
     )]
     Repeated {
-        key: KernelKey,
+        key: Box<KernelKey>,
         first: String,
         second: String,
     },
@@ -151,11 +151,12 @@ impl TuningRegistry {
                 schema
                     .check_definition()
                     .map_err(|source| RegistryError::Schema {
-                        key: key.clone(),
+                        key: Box::new(key.clone()),
                         source,
                     })?;
                 if generation.kernels.contains_key(&key) {
                     let revision = key.revision;
+                    let key = Box::new(key);
                     return Err(RegistryError::Duplicate { key, revision });
                 }
                 let kernel = Kernel {
@@ -213,7 +214,7 @@ impl TuningRegistry {
                     .kernels
                     .get_mut(key)
                     .ok_or_else(|| RegistryError::UnknownKernel {
-                        key: key.clone(),
+                        key: Box::new(key.clone()),
                         revision: key.revision,
                     })?;
             if let Some(values) = &values {
@@ -221,7 +222,7 @@ impl TuningRegistry {
                     .schema
                     .check_row(values)
                     .map_err(|source| RegistryError::Row {
-                        key: key.clone(),
+                        key: Box::new(key.clone()),
                         origin: "session override".to_owned(),
                         source,
                     })?;
@@ -297,7 +298,7 @@ impl TuningRegistry {
             .kernels
             .get(key)
             .ok_or_else(|| RegistryError::UnknownKernel {
-                key: key.clone(),
+                key: Box::new(key.clone()),
                 revision: key.revision,
             })?;
         Ok(resolution::explain(
@@ -391,21 +392,21 @@ impl Generation {
             self.kernels
                 .get_mut(&row.key)
                 .ok_or_else(|| RegistryError::UnknownKernel {
-                    key: row.key.clone(),
+                    key: Box::new(row.key.clone()),
                     revision: row.key.revision,
                 })?;
         kernel
             .schema
             .check_row(&row.values)
             .map_err(|source| RegistryError::Row {
-                key: row.key.clone(),
+                key: Box::new(row.key.clone()),
                 origin: row.origin.clone(),
                 source,
             })?;
         let SizeDomain { minimum, maximum } = row.domain;
         if minimum > maximum {
             return Err(RegistryError::Domain {
-                key: row.key,
+                key: Box::new(row.key),
                 origin: row.origin,
                 minimum,
                 maximum,
@@ -413,7 +414,7 @@ impl Generation {
         }
         if let ProfileScope::Selector { selector, priority } = &row.scope {
             selector.check().map_err(|reason| RegistryError::Selector {
-                key: row.key.clone(),
+                key: Box::new(row.key.clone()),
                 origin: row.origin.clone(),
                 reason,
             })?;
@@ -434,7 +435,7 @@ impl Generation {
                 return Err(RegistryError::Ambiguous {
                     first: rival.origin.clone(),
                     second: row.origin,
-                    key: row.key,
+                    key: Box::new(row.key),
                 });
             }
         }
@@ -451,7 +452,7 @@ fn check_repetition(rows: &[ProfileRow]) -> Result<(), RegistryError> {
             .find(|other| other.key == row.key && other.scope == row.scope);
         if let Some(earlier) = earlier {
             return Err(RegistryError::Repeated {
-                key: row.key.clone(),
+                key: Box::new(row.key.clone()),
                 first: earlier.origin.clone(),
                 second: row.origin.clone(),
             });

@@ -18,6 +18,7 @@ mod calibration;
 mod environment;
 mod error;
 mod files;
+mod lane_costs;
 mod process;
 mod session;
 mod synthetic;
@@ -26,15 +27,20 @@ pub use calibration::{calibration_targets, current_execution_descriptor};
 pub use environment::{Environment, ProfileSource};
 pub use error::Error;
 pub use files::{read_value, write_value};
+pub use lane_costs::ExecutorLaneCosts;
 pub use onl_cpu::{CpuDescriptor, CpuExecutionDescriptor, CpuSystem, IsaTier};
 pub use onl_executor::{
-    Affinity, CpuExecutionPolicy, CpuExecutor, Denormals, ResolvedCpuExecutionPolicy, WaitMode,
+    Affinity, CpuExecutionPolicy, CpuExecutor, Denormals, ExecutorLease,
+    ResolvedCpuExecutionPolicy, WaitMode,
 };
 pub use onl_ir::{Dim, Model, TensorType, TypeInfo};
 pub use onl_kernels::{KernelEntry, KernelTable};
 pub use onl_onnx::LoadLimits;
 pub use onl_runtime::{InputError, RunError, SessionError};
-pub use onl_snapshot::{KernelKey, ParameterRow, ParameterValue, TuningSnapshot, ValueSource};
+pub use onl_snapshot::{
+    CalibrationTarget, KernelKey, LaneCosts, ParameterRow, ParameterValue, Search, TuningSnapshot,
+    ValueSource,
+};
 pub use onl_tensor::{ElementType, Shape, Tensor, TensorView, Value};
 pub use onl_tuning as tuning;
 pub use process::peak_memory_bytes;

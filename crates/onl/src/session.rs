@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 /// A model that is ready to run. `Send + Sync`: any number of threads may run it at once.
 pub struct Session {
     runtime: RuntimeSession,
-    _lease: ExecutorLease,
+    _lease: Arc<ExecutorLease>,
     resolved: ResolvedCpuExecutionPolicy,
     diagnostics: Vec<String>,
     phases: LoadPhases,
@@ -138,8 +138,11 @@ impl Session {
 
     /// Threads, tier, snapshot and profile sources in one line.
     pub fn execution_line(&self) -> String {
-        let sources: Vec<String> =
-            self.value_sources().iter().map(|(source, count)| format!("{count} {source}")).collect();
+        let sources: Vec<String> = self
+            .value_sources()
+            .iter()
+            .map(|(source, count)| format!("{count} {source}"))
+            .collect();
         let descriptor = self.resolved.descriptor();
         format!(
             "{} threads, {} wait, {}, snapshot {}, tuned nodes: {}",
@@ -147,15 +150,22 @@ impl Session {
             descriptor.wait_mode,
             self.runtime.tier(),
             self.snapshot().id(),
-            if sources.is_empty() { "none".to_owned() } else { sources.join(", ") }
+            if sources.is_empty() {
+                "none".to_owned()
+            } else {
+                sources.join(", ")
+            }
         )
     }
 
     /// The same as data.
     pub fn execution_summary(&self) -> BTreeMap<&'static str, String> {
         let descriptor = self.resolved.descriptor();
-        let sources: Vec<String> =
-            self.value_sources().iter().map(|(source, count)| format!("{source}:{count}")).collect();
+        let sources: Vec<String> = self
+            .value_sources()
+            .iter()
+            .map(|(source, count)| format!("{source}:{count}"))
+            .collect();
         BTreeMap::from([
             ("threads", descriptor.participants.to_string()),
             ("wait", descriptor.wait_mode),
@@ -236,12 +246,16 @@ impl SessionBuilder {
             (bytes, None) => onl_onnx::read_model_bytes(bytes, None, &self.limits)?,
         };
         let parse = started.elapsed() - open;
-        let environment = self.environment.unwrap_or_else(|| Environment::new(self.profiles));
+        let environment = self
+            .environment
+            .unwrap_or_else(|| Environment::new(self.profiles));
         let resolved = environment.resolve(&self.policy)?;
         let mut snapshot = environment.snapshot(&resolved)?;
         for (key, values) in self.overrides {
             let schema = environment.schema(&key)?;
-            schema.check_row(&values).map_err(|error| Error::Other(format!("override of {key}: {error}")))?;
+            schema
+                .check_row(&values)
+                .map_err(|error| Error::Other(format!("override of {key}: {error}")))?;
             snapshot = snapshot.with_override(key, values);
         }
         let lease = environment.lease(&resolved)?;
@@ -249,18 +263,24 @@ impl SessionBuilder {
             table: Arc::clone(environment.table()),
             snapshot: Arc::new(snapshot),
             executor: Arc::clone(lease.executor()),
+            descriptor: resolved.descriptor(),
             tier: self.tier.unwrap_or_else(IsaTier::detect),
         };
         let runtime = RuntimeSession::new(&model, options)?;
         let (resolve, ready) = runtime.preparation_times();
-        let mut diagnostics: Vec<String> = resolved.diagnostics().to_vec();
-        diagnostics.extend(environment.cache_diagnostics().iter().cloned());
+        let mut diagnostics: Vec<String> = resolved.diagnostics.clone();
+        diagnostics.extend(environment.profile_diagnostics(&resolved)?);
         Ok(Session {
             runtime,
             _lease: lease,
             resolved,
             diagnostics,
-            phases: LoadPhases { open, parse, resolve, ready },
+            phases: LoadPhases {
+                open,
+                parse,
+                resolve,
+                ready,
+            },
         })
     }
 }

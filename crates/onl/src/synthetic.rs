@@ -7,15 +7,30 @@ use onl_tensor::{Bool, ElementType, Shape, Tensor, bf16, f16};
 ///
 /// # Errors
 /// [`Error::Tensor`] when memory for it cannot be had.
-pub fn random_tensor(element_type: ElementType, dims: &[usize], seed: u64) -> Result<Tensor, Error> {
+pub fn random_tensor(
+    element_type: ElementType,
+    dims: &[usize],
+    seed: u64,
+) -> Result<Tensor, Error> {
     let shape = Shape::new(dims);
     let input = if element_type.is_float() {
-        ExampleInput::Random { element_type, shape, constant: false }
+        ExampleInput::Random {
+            element_type,
+            shape,
+            constant: false,
+        }
     } else {
-        ExampleInput::Uniform { element_type, shape, low: 0.0, high: 1.0 }
+        ExampleInput::Uniform {
+            element_type,
+            shape,
+            low: 0.0,
+            high: 1.0,
+        }
     };
     onl_tensor::byte_length(element_type, dims)?;
-    let tensor = input.materialize(seed.wrapping_add(1)).map_err(|error| Error::Other(error.to_string()))?;
+    let tensor = input
+        .materialize(seed.wrapping_add(1))
+        .map_err(|error| Error::Other(error.to_string()))?;
     Ok(tensor.try_clone()?)
 }
 

@@ -50,8 +50,11 @@ pub fn run(arguments: &Arguments) -> Result<Exit> {
         .collect::<Result<Option<Vec<_>>, _>>()?
         .unwrap_or_default();
     let named = gathered.named();
-    let views: Vec<TensorView<'_>> =
-        gathered.values.iter().filter_map(|(_, value)| value.as_tensor().map(Tensor::view)).collect();
+    let views: Vec<TensorView<'_>> = gathered
+        .values
+        .iter()
+        .filter_map(|(_, value)| value.as_tensor().map(Tensor::view))
+        .collect();
     let bindable = bound.len() == outputs.len() && views.len() == named.len();
     let mut once = || -> Result<()> {
         if bindable {

@@ -28,17 +28,28 @@ pub fn run(arguments: &Arguments) -> Result<Exit> {
     }
     let verified = if arguments.verify {
         let bar = ProgressBar::new(0);
-        bar.set_style(ProgressStyle::with_template("verifying {bar:40} {pos}/{len}").expect("a legal template"));
-        let verified = verify_table(environment.table(), onl::IsaTier::detect(), |done, total| {
-            bar.set_length(total as u64);
-            bar.set_position(done as u64);
-        });
+        bar.set_style(
+            ProgressStyle::with_template("verifying {bar:40} {pos}/{len}")
+                .expect("a legal template"),
+        );
+        let verified = verify_table(
+            environment.table(),
+            onl::IsaTier::detect(),
+            |done, total| {
+                bar.set_length(total as u64);
+                bar.set_position(done as u64);
+            },
+        );
         bar.finish_and_clear();
         Some(verified)
     } else {
         None
     };
-    let unproved = verified.iter().flatten().filter(|v| v.verdict != Verdict::Proved).count();
+    let unproved = verified
+        .iter()
+        .flatten()
+        .filter(|v| v.verdict != Verdict::Proved)
+        .count();
     if arguments.common.json {
         let document = serde_json::json!({
             "schema": 1,
@@ -48,12 +59,25 @@ pub fn run(arguments: &Arguments) -> Result<Exit> {
         });
         println!("{}", serde_json::to_string_pretty(&document)?);
     } else {
-        let mut rows = table(&["path", "state", "implementation", "opsets", "parameters or reason"], &[]);
+        let mut rows = table(
+            &[
+                "path",
+                "state",
+                "implementation",
+                "opsets",
+                "parameters or reason",
+            ],
+            &[],
+        );
         for row in &list.paths {
             let opsets: Vec<String> = row
                 .implementations
                 .iter()
-                .map(|i| i.last_opset.map_or(format!("{}+", i.first_opset), |last| format!("{}-{last}", i.first_opset)))
+                .map(|i| {
+                    i.last_opset.map_or(format!("{}+", i.first_opset), |last| {
+                        format!("{}-{last}", i.first_opset)
+                    })
+                })
                 .collect();
             let about = match &row.serial_reason {
                 Some(reason) => format!("{}: {}", reason.category, reason.reason),
@@ -64,27 +88,56 @@ pub fn run(arguments: &Arguments) -> Result<Exit> {
                     .collect::<Vec<_>>()
                     .join(", "),
             };
-            let domain = if row.domain == "ai.onnx" { String::new() } else { format!("{}:", row.domain) };
+            let domain = if row.domain == "ai.onnx" {
+                String::new()
+            } else {
+                format!("{}:", row.domain)
+            };
             rows.add_row([
                 format!("{domain}{}/{}", row.op_type, row.element_type),
                 row.state.clone(),
-                row.implementations.first().map_or_else(String::new, |i| i.name.clone()),
+                row.implementations
+                    .first()
+                    .map_or_else(String::new, |i| i.name.clone()),
                 opsets.join(" "),
                 about,
             ]);
         }
         println!("{rows}");
-        let counts: Vec<String> = list.states.iter().map(|(state, count)| format!("{count} {state}")).collect();
-        println!("{} paths: {}", list.states.values().sum::<usize>(), counts.join(", "));
+        let counts: Vec<String> = list
+            .states
+            .iter()
+            .map(|(state, count)| format!("{count} {state}"))
+            .collect();
+        println!(
+            "{} paths: {}",
+            list.states.values().sum::<usize>(),
+            counts.join(", ")
+        );
         if let Some(verified) = &verified {
-            println!("{} of {} states proved", verified.len() - unproved, verified.len());
+            println!(
+                "{} of {} states proved",
+                verified.len() - unproved,
+                verified.len()
+            );
         }
     }
     for error in &errors {
         eprintln!("error: {error}");
     }
-    for failed in verified.iter().flatten().filter(|v| v.verdict != Verdict::Proved) {
-        eprintln!("error: {} is declared {}, not proved: {}", failed.key, failed.state, failed.detail);
+    for failed in verified
+        .iter()
+        .flatten()
+        .filter(|v| v.verdict != Verdict::Proved)
+    {
+        eprintln!(
+            "error: {} is declared {}, not proved: {}",
+            failed.key, failed.state, failed.detail
+        );
     }
-    Ok(if errors.is_empty() && unproved == 0 { Exit::Done } else { Exit::Failed })
+    Ok(if errors.is_empty() && unproved == 0 {
+        Exit::Done
+    } else {
+        Exit::Failed
+    })
 }

@@ -18,12 +18,20 @@ pub fn policy(common: &Common) -> CpuExecutionPolicy {
         "frugal" => WaitMode::Frugal,
         _ => WaitMode::Balanced,
     };
-    CpuExecutionPolicy { threads: common.threads, wait, ..CpuExecutionPolicy::default() }
+    CpuExecutionPolicy {
+        threads: common.threads,
+        wait,
+        ..CpuExecutionPolicy::default()
+    }
 }
 
 /// Table, registry and profiles as the common options ask for.
 pub fn environment(common: &Common) -> Environment {
-    let profiles = if common.no_profiles { ProfileSource::None } else { ProfileSource::UserFolder };
+    let profiles = if common.no_profiles {
+        ProfileSource::None
+    } else {
+        ProfileSource::UserFolder
+    };
     Environment::new(profiles)
 }
 

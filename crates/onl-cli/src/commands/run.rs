@@ -61,12 +61,30 @@ pub fn run(arguments: &Arguments) -> Result<Exit> {
         });
         println!("{}", serde_json::to_string_pretty(&document)?);
     } else {
-        let mut rows = table(&["output", "type", "shape", "minimum", "maximum"], &["minimum", "maximum"]);
+        let mut rows = table(
+            &["output", "type", "shape", "minimum", "maximum"],
+            &["minimum", "maximum"],
+        );
         for (name, value) in names.iter().zip(&outputs) {
             let summary = Summary::of(value);
-            let bound = |pick: fn((f64, f64)) -> f64| summary.range.map_or_else(String::new, |r| format!("{:.6}", pick(r)));
-            let shape = summary.dims.iter().map(usize::to_string).collect::<Vec<_>>().join("x");
-            rows.add_row([(*name).to_owned(), summary.element_type.clone(), shape, bound(|r| r.0), bound(|r| r.1)]);
+            let bound = |pick: fn((f64, f64)) -> f64| {
+                summary
+                    .range
+                    .map_or_else(String::new, |r| format!("{:.6}", pick(r)))
+            };
+            let shape = summary
+                .dims
+                .iter()
+                .map(usize::to_string)
+                .collect::<Vec<_>>()
+                .join("x");
+            rows.add_row([
+                (*name).to_owned(),
+                summary.element_type.clone(),
+                shape,
+                bound(|r| r.0),
+                bound(|r| r.1),
+            ]);
         }
         println!("{rows}");
         eprintln!("{}", session.execution_line());
@@ -88,7 +106,11 @@ impl Summary {
                 dims: tensor.dims().to_vec(),
                 range: range(tensor),
             },
-            None => Summary { element_type: "not a tensor".to_owned(), dims: Vec::new(), range: None },
+            None => Summary {
+                element_type: "not a tensor".to_owned(),
+                dims: Vec::new(),
+                range: None,
+            },
         }
     }
 }
@@ -97,5 +119,7 @@ fn range(tensor: &Tensor) -> Option<(f64, f64)> {
     onl::to_f64(tensor)?
         .into_iter()
         .filter(|v| !v.is_nan())
-        .fold(None, |range, v| Some(range.map_or((v, v), |(low, high): (f64, f64)| (low.min(v), high.max(v)))))
+        .fold(None, |range, v| {
+            Some(range.map_or((v, v), |(low, high): (f64, f64)| (low.min(v), high.max(v))))
+        })
 }

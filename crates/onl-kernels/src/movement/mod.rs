@@ -116,4 +116,6 @@ fn matrix(element_type: ElementType, size: usize) -> ExampleInput {
 }
 
 #[cfg(test)]
+pub(crate) mod harness;
+#[cfg(test)]
 mod tests;

@@ -1,0 +1,102 @@
+//! How the axes of a tensor divide into kept and reduced ones.
+
+use onl_tensor::row_major_strides;
+use smallvec::SmallVec;
+
+pub(crate) type Axes = SmallVec<[usize; 8]>;
+
+/// Sizes and strides of some axes, outermost first.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Grid {
+    pub sizes: Axes,
+    pub strides: Axes,
+}
+
+impl Grid {
+    /// Number of places.
+    pub(crate) fn len(&self) -> usize {
+        self.sizes.iter().product()
+    }
+
+    /// Source element of a place.
+    #[inline]
+    pub(crate) fn offset(&self, place: usize) -> usize {
+        let mut rest = place;
+        let mut offset = 0;
+        for axis in (0..self.sizes.len()).rev() {
+            offset += rest % self.sizes[axis] * self.strides[axis];
+            rest /= self.sizes[axis];
+        }
+        offset
+    }
+
+    /// Source elements of the places from `first` on.
+    pub(crate) fn offsets(&self, first: usize, target: &mut [usize]) {
+        let mut index: Axes = SmallVec::from_elem(0, self.sizes.len());
+        let mut rest = first;
+        for axis in (0..self.sizes.len()).rev() {
+            index[axis] = rest % self.sizes[axis];
+            rest /= self.sizes[axis];
+        }
+        let mut offset = self.offset(first);
+        for slot in target {
+            *slot = offset;
+            for axis in (0..self.sizes.len()).rev() {
+                index[axis] += 1;
+                offset += self.strides[axis];
+                if index[axis] < self.sizes[axis] {
+                    break;
+                }
+                offset -= self.sizes[axis] * self.strides[axis];
+                index[axis] = 0;
+            }
+        }
+    }
+
+    fn push(&mut self, size: usize, stride: usize) {
+        self.sizes.push(size);
+        self.strides.push(stride);
+    }
+}
+
+/// Kept and reduced axes, merged where they are neighbours; axes of size 1 are dropped.
+#[derive(Debug, Clone)]
+pub(crate) struct Layout {
+    pub kept: Grid,
+    pub reduced: Grid,
+    /// Whether the innermost axis is a reduced one.
+    pub inner_reduced: bool,
+}
+
+impl Layout {
+    pub(crate) fn new(dims: &[usize], reduce: &[bool]) -> Self {
+        let strides = row_major_strides(dims);
+        let mut merged: SmallVec<[(bool, usize, usize); 8]> = SmallVec::new();
+        for axis in 0..dims.len() {
+            if dims[axis] == 1 {
+                continue;
+            }
+            match merged.last_mut() {
+                Some((reduced, size, stride)) if *reduced == reduce[axis] => {
+                    *size *= dims[axis];
+                    *stride = strides[axis];
+                }
+                _ => merged.push((reduce[axis], dims[axis], strides[axis])),
+            }
+        }
+        let mut layout = Layout {
+            kept: Grid::default(),
+            reduced: Grid::default(),
+            inner_reduced: merged.last().is_none_or(|m| m.0),
+        };
+        for (reduced, size, stride) in merged {
+            let grid = if reduced {
+                &mut layout.reduced
+            } else {
+                &mut layout.kept
+            };
+            grid.push(size, stride);
+        }
+        layout
+    }
+}

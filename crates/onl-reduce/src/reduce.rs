@@ -1,0 +1,419 @@
+use crate::column::{self, Place};
+use crate::layout::Layout;
+use crate::operation::{
+    AbsoluteSum, ExponentialSum, Maximum, Minimum, Operation, Product, SquareSum, Sum,
+};
+use crate::real::{Numeric, Real};
+use crate::{BLOCK, COLUMNS, Execution, ROWS, ReduceError, ReduceKind, integer, row};
+use onl_executor::DisjointSlice;
+use onl_simd::{Isa, SimdOp, dispatch};
+use onl_tensor::{ElementType, TensorView, TensorViewMut, bf16, f16};
+use std::marker::PhantomData;
+use std::ops::Range;
+
+/// Columns that one unit of work reduces.
+const PANEL: usize = 64;
+
+/// Scratch bytes that [`reduce`] needs for an input of this type and shape. `axes` has one flag per axis; without
+/// it, the result is enough for every choice of axes.
+pub fn reduce_workspace(
+    kind: ReduceKind,
+    element_type: ElementType,
+    dims: &[usize],
+    axes: Option<&[bool]>,
+) -> usize {
+    let (size, narrow) = match element_type {
+        ElementType::Float32 => (4, false),
+        ElementType::Float64 => (8, false),
+        ElementType::Float16 | ElementType::BFloat16 => (4, true),
+        _ => return 0,
+    };
+    let elements: usize = dims.iter().product();
+    let scratch = match axes {
+        Some(axes) if axes.len() == dims.len() => {
+            let layout = Layout::new(dims, axes);
+            Scratch::new(kind, narrow, layout.kept.len(), layout.reduced.len())
+        }
+        _ => Scratch {
+            shifts: if kind == ReduceKind::LogSumExp {
+                elements
+            } else {
+                0
+            },
+            totals: if narrow { elements } else { 0 },
+            partials: elements / (BLOCK / 2),
+        },
+    };
+    scratch.len().saturating_mul(size)
+}
+
+/// Numbers of scratch values of a reduction.
+struct Scratch {
+    /// One per output for `LogSumExp`.
+    shifts: usize,
+    /// One per output when the output is narrower than what is computed in.
+    totals: usize,
+    /// One per block when a row has several.
+    partials: usize,
+}
+
+impl Scratch {
+    fn new(kind: ReduceKind, narrow: bool, outputs: usize, count: usize) -> Self {
+        let blocks = count.div_ceil(BLOCK);
+        Scratch {
+            shifts: if kind == ReduceKind::LogSumExp {
+                outputs
+            } else {
+                0
+            },
+            totals: if narrow { outputs } else { 0 },
+            partials: if blocks > 1 {
+                outputs.saturating_mul(blocks)
+            } else {
+                0
+            },
+        }
+    }
+
+    fn len(&self) -> usize {
+        self.shifts
+            .saturating_add(self.totals)
+            .saturating_add(self.partials)
+    }
+}
+
+/// Reduces the flagged axes (ONNX `Reduce…`); the output has as many elements as the other axes together, in their
+/// order. Reducing nothing at all (an axis of size 0) gives 0, and for `Prod` 1, for `Max` and `Min` the infinity or
+/// extreme integer that is neutral, for `Mean` NaN (integers 0), for the logarithms −∞.
+///
+/// Element types: f32, f64, f16, bf16, i32, i64, u32, u64; `Max` and `Min` also i8, u8 and bool. `workspace` is
+/// aligned to 8 bytes and has the length that [`reduce_workspace`] gives.
+///
+/// # Errors
+/// [`ReduceError::Shapes`], [`ReduceError::ElementType`] or [`ReduceError::Workspace`].
+pub fn reduce(
+    kind: ReduceKind,
+    input: TensorView<'_>,
+    axes: &[bool],
+    output: &mut TensorViewMut<'_>,
+    workspace: &mut [u8],
+    execution: &Execution<'_>,
+) -> Result<(), ReduceError> {
+    let dims = input.dims();
+    if axes.len() != dims.len() {
+        return Err(ReduceError::shapes(
+            &[dims],
+            format!("{} axis flags were given", axes.len()),
+        ));
+    }
+    let layout = Layout::new(dims, axes);
+    if output.len() != layout.kept.len() {
+        return Err(ReduceError::shapes(
+            &[dims, output.dims()],
+            format!("the output must have {} elements", layout.kept.len()),
+        ));
+    }
+    match input.element_type() {
+        ElementType::Float32 => floats::<f32>(kind, input, &layout, output, workspace, execution),
+        ElementType::Float64 => floats::<f64>(kind, input, &layout, output, workspace, execution),
+        ElementType::Float16 => floats::<f16>(kind, input, &layout, output, workspace, execution),
+        ElementType::BFloat16 => floats::<bf16>(kind, input, &layout, output, workspace, execution),
+        _ => integer::reduce(kind, input, &layout, output, execution),
+    }
+}
+
+/// Typed scratch memory of at least `length` values.
+pub(crate) fn scratch<R: Real>(
+    workspace: &mut [u8],
+    length: usize,
+) -> Result<&mut [R], ReduceError> {
+    let needed = length.saturating_mul(size_of::<R>());
+    let given = workspace.len();
+    let bytes = workspace
+        .get_mut(..needed)
+        .ok_or(ReduceError::Workspace { needed, given })?;
+    bytemuck::try_cast_slice_mut(bytes).map_err(|_| ReduceError::Workspace { needed, given })
+}
+
+fn floats<T: Numeric>(
+    kind: ReduceKind,
+    input: TensorView<'_>,
+    layout: &Layout,
+    output: &mut TensorViewMut<'_>,
+    workspace: &mut [u8],
+    execution: &Execution<'_>,
+) -> Result<(), ReduceError> {
+    let source = input.as_slice::<T>()?;
+    let target = output.as_slice_mut::<T>()?;
+    let (outputs, count) = (layout.kept.len(), layout.reduced.len());
+    if outputs == 0 {
+        return Ok(());
+    }
+    if count == 0 {
+        let nothing = kind.finish(kind.empty::<T::Real>(), 0, T::Real::ZERO);
+        target.fill(T::round(nothing));
+        return Ok(());
+    }
+    let narrow = T::as_reals(target).is_none();
+    let sizes = Scratch::new(kind, narrow, outputs, count);
+    let all = scratch::<T::Real>(workspace, sizes.len())?;
+    let (shifts, rest) = all.split_at_mut(sizes.shifts);
+    let (narrow_totals, partials) = rest.split_at_mut(sizes.totals);
+    if kind == ReduceKind::LogSumExp {
+        let pass = Pass {
+            source,
+            layout,
+            shifts: &[],
+            finish: None,
+        };
+        pass.run::<Maximum>(shifts, partials, execution)?;
+        for shift in shifts.iter_mut().filter(|s| !s.finite()) {
+            *shift = T::Real::ZERO;
+        }
+    }
+    let pass = Pass {
+        source,
+        layout,
+        shifts,
+        finish: Some(kind),
+    };
+    let totals = match T::as_reals(target) {
+        Some(totals) => totals,
+        None => narrow_totals,
+    };
+    match kind {
+        ReduceKind::Sum | ReduceKind::Mean | ReduceKind::LogSum => {
+            pass.run::<Sum>(totals, partials, execution)
+        }
+        ReduceKind::Max => pass.run::<Maximum>(totals, partials, execution),
+        ReduceKind::Min => pass.run::<Minimum>(totals, partials, execution),
+        ReduceKind::Prod => pass.run::<Product>(totals, partials, execution),
+        ReduceKind::L1 => pass.run::<AbsoluteSum>(totals, partials, execution),
+        ReduceKind::L2 | ReduceKind::SumSquare => {
+            pass.run::<SquareSum>(totals, partials, execution)
+        }
+        ReduceKind::LogSumExp => pass.run::<ExponentialSum>(totals, partials, execution),
+    }?;
+    if narrow {
+        for (slot, &total) in target.iter_mut().zip(narrow_totals.iter()) {
+            *slot = T::round(total);
+        }
+    }
+    Ok(())
+}
+
+/// One walk over the input that gives a total per output element.
+pub(crate) struct Pass<'a, T: Numeric> {
+    pub source: &'a [T],
+    pub layout: &'a Layout,
+    /// One parameter per output element, or none.
+    pub shifts: &'a [T::Real],
+    /// What is made of the totals; nothing without it.
+    pub finish: Option<ReduceKind>,
+}
+
+impl<T: Numeric> Pass<'_, T> {
+    /// Writes the totals of all rows. `partials` has one value per block when rows have several.
+    pub(crate) fn run<O: Operation<T::Real>>(
+        &self,
+        totals: &mut [T::Real],
+        partials: &mut [T::Real],
+        execution: &Execution<'_>,
+    ) -> Result<(), ReduceError> {
+        let count = self.layout.reduced.len();
+        let blocks = count.div_ceil(BLOCK);
+        let columns = if self.layout.inner_reduced {
+            1
+        } else {
+            self.layout.kept.sizes.last().copied().unwrap_or(1)
+        };
+        let target = if blocks > 1 {
+            &mut *partials
+        } else {
+            &mut *totals
+        };
+        if self.layout.inner_reduced {
+            let spec = execution.spec(target.len(), count.min(BLOCK), 100, "rows");
+            execution
+                .lanes
+                .region_over(&ROWS, spec, target, 1, |chunk, part| {
+                    dispatch(
+                        execution.tier,
+                        RowUnits::<T, O> {
+                            pass: self,
+                            blocks,
+                            range: chunk.range,
+                            target: part,
+                            operation: PhantomData,
+                        },
+                    );
+                })?;
+        } else {
+            let panels = columns.div_ceil(PANEL);
+            let groups = target.len() / columns;
+            let per_unit = count.min(BLOCK) * columns.min(PANEL);
+            let spec = execution.spec(groups * panels, per_unit, 100, "columns");
+            let target = DisjointSlice::new(target);
+            execution.lanes.region(&COLUMNS, spec, |chunk| {
+                dispatch(
+                    execution.tier,
+                    ColumnUnits::<T, O> {
+                        pass: self,
+                        blocks,
+                        columns,
+                        range: chunk.range,
+                        target: &target,
+                        operation: PhantomData,
+                    },
+                );
+            })?;
+        }
+        if blocks > 1 {
+            self.merge::<O>(totals, partials, blocks, columns);
+        }
+        Ok(())
+    }
+
+    /// Merges the blocks of every row left to right. Partials lie as `[group][block][column]`.
+    fn merge<O: Operation<T::Real>>(
+        &self,
+        totals: &mut [T::Real],
+        partials: &[T::Real],
+        blocks: usize,
+        columns: usize,
+    ) {
+        let groups = totals.chunks_exact_mut(columns);
+        for (totals, partials) in groups.zip(partials.chunks_exact(blocks * columns)) {
+            totals.copy_from_slice(&partials[..columns]);
+            for block in partials[columns..].chunks_exact(columns) {
+                for (total, &part) in totals.iter_mut().zip(block) {
+                    *total = row::combine::<T::Real, O>(*total, part);
+                }
+            }
+        }
+        self.finish(0, totals);
+    }
+
+    /// Makes results of the totals of the outputs from `first` on.
+    fn finish(&self, first: usize, totals: &mut [T::Real]) {
+        let Some(kind) = self.finish else { return };
+        let count = self.layout.reduced.len();
+        for (index, total) in totals.iter_mut().enumerate() {
+            *total = kind.finish(*total, count, self.shift(first + index));
+        }
+    }
+
+    #[inline(always)]
+    fn shift(&self, output: usize) -> T::Real {
+        self.shifts.get(output).copied().unwrap_or(T::Real::ZERO)
+    }
+}
+
+/// Blocks of rows along the innermost axis.
+struct RowUnits<'a, T: Numeric, O> {
+    pass: &'a Pass<'a, T>,
+    blocks: usize,
+    range: Range<usize>,
+    target: &'a mut [T::Real],
+    operation: PhantomData<O>,
+}
+
+impl<T: Numeric, O: Operation<T::Real>> SimdOp for RowUnits<'_, T, O> {
+    type Output = ();
+
+    #[inline(always)]
+    fn eval<I: Isa>(self, isa: I) {
+        let Layout { kept, reduced, .. } = self.pass.layout;
+        let count = reduced.len();
+        let contiguous = reduced.sizes.len() <= 1;
+        let mut gathered = [T::zeroed(); BLOCK];
+        for (unit, slot) in self.range.clone().zip(self.target.iter_mut()) {
+            let (output, block) = (unit / self.blocks, unit % self.blocks);
+            let places = block * BLOCK..count.min((block + 1) * BLOCK);
+            let start = kept.offset(output);
+            let elements = if contiguous {
+                &self.pass.source[start + places.start..start + places.end]
+            } else {
+                let length = places.len();
+                gather(self.pass, start, places, &mut gathered[..length]);
+                &gathered[..length]
+            };
+            *slot = row::block::<T, O, I>(isa, elements, self.pass.shift(output));
+        }
+        if self.blocks == 1 {
+            self.pass.finish(self.range.start, self.target);
+        }
+    }
+}
+
+/// Copies the elements of a row that several axes make up.
+fn gather<T: Numeric>(pass: &Pass<'_, T>, start: usize, places: Range<usize>, target: &mut [T]) {
+    let reduced = &pass.layout.reduced;
+    let run = reduced.sizes.last().copied().unwrap_or(1);
+    let mut place = places.start;
+    let mut target = target;
+    while !target.is_empty() {
+        let length = (run - place % run).min(target.len());
+        let (piece, rest) = target.split_at_mut(length);
+        piece.copy_from_slice(&pass.source[start + reduced.offset(place)..][..length]);
+        target = rest;
+        place += length;
+    }
+}
+
+/// Blocks of panels of columns.
+struct ColumnUnits<'a, T: Numeric, O> {
+    pass: &'a Pass<'a, T>,
+    blocks: usize,
+    columns: usize,
+    range: Range<usize>,
+    target: &'a DisjointSlice<'a, T::Real>,
+    operation: PhantomData<O>,
+}
+
+impl<T: Numeric, O: Operation<T::Real>> SimdOp for ColumnUnits<'_, T, O> {
+    type Output = ();
+
+    #[inline(always)]
+    fn eval<I: Isa>(self, isa: I) {
+        let Layout { kept, reduced, .. } = self.pass.layout;
+        let count = reduced.len();
+        let panels = self.columns.div_ceil(PANEL);
+        let mut offsets = [0; BLOCK];
+        for unit in self.range.clone() {
+            let (group, panel) = (unit / panels, unit % panels);
+            let (outer, block) = (group / self.blocks, group % self.blocks);
+            let columns = panel * PANEL..self.columns.min((panel + 1) * PANEL);
+            let rows = BLOCK.min(count - block * BLOCK);
+            let start = kept.offset(outer * self.columns) + columns.start;
+            let place = if reduced.sizes.len() <= 1 {
+                let step = reduced.strides.first().copied().unwrap_or(0);
+                Place {
+                    start: start + block * BLOCK * step,
+                    step,
+                    offsets: &[],
+                }
+            } else {
+                reduced.offsets(block * BLOCK, &mut offsets[..rows]);
+                Place {
+                    start,
+                    step: 0,
+                    offsets: &offsets[..rows],
+                }
+            };
+            let first = outer * self.columns + columns.start;
+            let shifts = if self.pass.shifts.is_empty() {
+                &[]
+            } else {
+                &self.pass.shifts[first..first + columns.len()]
+            };
+            let from = group * self.columns + columns.start;
+            // SAFETY: each unit of the region owns one panel of one group and is run once.
+            let target = unsafe { self.target.part(from..from + columns.len()) };
+            column::block::<T, O, I>(isa, self.pass.source, rows, place, shifts, target);
+            if self.blocks == 1 {
+                self.pass.finish(first, target);
+            }
+        }
+    }
+}

@@ -1,0 +1,233 @@
+//! The second process: a promotion needs the win in each of two.
+
+use crate::decision::KeepReason;
+use crate::evidence::KeyEvidence;
+use crate::statistics::RatioInterval;
+use onl_snapshot::{KernelKey, ParameterRow, SizeDomain};
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+/// What calibration came to for one key.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Outcome {
+    /// A row beat the default. From one process it is a proposal, from [`decide`] it is a promotion.
+    Promoted {
+        /// The row.
+        values: ParameterRow,
+        /// Sizes it applies to.
+        domain: SizeDomain,
+        /// Its time over the default's.
+        ratio: RatioInterval,
+        /// Rounds of paired samples behind it.
+        rounds: u32,
+    },
+    /// The default stays.
+    DefaultConfirmed {
+        /// The default row.
+        values: ParameterRow,
+        /// Measured sizes.
+        domain: SizeDomain,
+        /// Why.
+        reason: KeepReason,
+        /// The best candidate's time over the default's, when one was confirmed.
+        ratio: Option<RatioInterval>,
+        /// Rounds of paired samples behind it.
+        rounds: u32,
+    },
+    /// The default was told apart from itself.
+    Void {
+        /// Placebo over default.
+        placebo: RatioInterval,
+    },
+    /// The key cannot be calibrated.
+    Failed {
+        /// Why.
+        reason: String,
+    },
+    /// Time or patience ended first; nothing is known of the key.
+    NotMeasured {
+        /// Why.
+        reason: String,
+    },
+    /// The machine is too noisy to decide.
+    TooNoisy {
+        /// Why, and what to do.
+        reason: String,
+    },
+}
+
+impl Outcome {
+    /// Name in tables.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Outcome::Promoted { .. } => "promoted",
+            Outcome::DefaultConfirmed { .. } => "default_confirmed",
+            Outcome::Void { .. } => "void",
+            Outcome::Failed { .. } => "failed",
+            Outcome::NotMeasured { .. } => "not_measured",
+            Outcome::TooNoisy { .. } => "too_noisy",
+        }
+    }
+}
+
+/// Outcome of a key with its evidence: one record per process that measured it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct KeyResult {
+    /// Kernel.
+    pub key: KernelKey,
+    /// What calibration came to.
+    pub outcome: Outcome,
+    /// Records behind it.
+    pub evidence: Vec<KeyEvidence>,
+}
+
+/// Rows that won in the first process, handed to the second.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct Proposals {
+    /// One per key that won.
+    pub proposals: Vec<Proposal>,
+}
+
+/// A row to confirm.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Proposal {
+    /// Kernel.
+    pub key: KernelKey,
+    /// Row that won.
+    pub values: ParameterRow,
+}
+
+impl Proposals {
+    /// The rows that won in the first process.
+    pub fn from_results(first: &[KeyResult]) -> Self {
+        let proposals = first
+            .iter()
+            .filter_map(|result| match &result.outcome {
+                Outcome::Promoted { values, .. } => Some(Proposal {
+                    key: result.key.clone(),
+                    values: values.clone(),
+                }),
+                _ => None,
+            })
+            .collect();
+        Proposals { proposals }
+    }
+}
+
+/// What the second process hands back.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct Confirmations {
+    /// One per proposal.
+    pub results: Vec<KeyResult>,
+}
+
+/// The second process could not be run.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("the second process did not confirm: {reason}")]
+pub struct ProcessError {
+    /// What went wrong.
+    pub reason: String,
+}
+
+/// Runs [`Calibrator::confirm`](crate::Calibrator::confirm) in a fresh process; given by the command line.
+pub trait ProcessRunner {
+    /// Confirms the proposals in a fresh process of the same build and execution identity.
+    ///
+    /// # Errors
+    /// [`ProcessError`] when the process fails or its answer cannot be read.
+    fn confirm(&self, proposals: &Proposals) -> Result<Confirmations, ProcessError>;
+}
+
+/// Joins what two processes found: a row is promoted when it won in both. A key that did not win in the first keeps
+/// that outcome.
+pub fn decide(
+    first: Vec<KeyResult>,
+    second: Result<Confirmations, ProcessError>,
+) -> Vec<KeyResult> {
+    first
+        .into_iter()
+        .map(|result| {
+            let proposed = matches!(result.outcome, Outcome::Promoted { .. });
+            if proposed {
+                join(result, &second)
+            } else {
+                result
+            }
+        })
+        .collect()
+}
+
+fn join(first: KeyResult, second: &Result<Confirmations, ProcessError>) -> KeyResult {
+    let KeyResult {
+        key,
+        outcome: proposal,
+        mut evidence,
+    } = first;
+    let default = evidence.first().map(|e| (e.default.clone(), e.domain()));
+    let not_measured = |reason: String| Outcome::NotMeasured { reason };
+    let found = match second {
+        Err(error) => Err(not_measured(error.to_string())),
+        Ok(confirmations) => confirmations
+            .results
+            .iter()
+            .find(|result| result.key == key)
+            .ok_or_else(|| not_measured("the second process gave no result".to_owned())),
+    };
+    let outcome = match found {
+        Err(outcome) => outcome,
+        Ok(second) => {
+            evidence.extend(second.evidence.iter().cloned());
+            match (proposal, &second.outcome) {
+                (
+                    Outcome::Promoted {
+                        values,
+                        domain,
+                        ratio,
+                        rounds,
+                    },
+                    Outcome::Promoted {
+                        values: confirmed,
+                        ratio: again,
+                        rounds: more,
+                        ..
+                    },
+                ) => {
+                    if values == *confirmed {
+                        Outcome::Promoted {
+                            values,
+                            domain,
+                            // The smaller of the two gains is the one that was shown twice.
+                            ratio: if again.estimate > ratio.estimate {
+                                *again
+                            } else {
+                                ratio
+                            },
+                            rounds: rounds.saturating_add(*more),
+                        }
+                    } else {
+                        Outcome::Failed {
+                            reason: "the second process confirmed another row".to_owned(),
+                        }
+                    }
+                }
+                (_, Outcome::DefaultConfirmed { ratio, rounds, .. }) => match default {
+                    Some((values, domain)) => Outcome::DefaultConfirmed {
+                        values,
+                        domain,
+                        reason: KeepReason::NotRepeated,
+                        ratio: *ratio,
+                        rounds: *rounds,
+                    },
+                    None => not_measured("the first process left no evidence".to_owned()),
+                },
+                (_, other) => other.clone(),
+            }
+        }
+    };
+    KeyResult {
+        key,
+        outcome,
+        evidence,
+    }
+}
