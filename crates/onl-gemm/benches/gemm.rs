@@ -7,9 +7,8 @@ use onl_cpu::IsaTier;
 use onl_executor::Lanes;
 use onl_gemm::{Batch, Epilogue, Factor, GemmConfig, Matrix, Output, PackedB, Plan, Problem, gemm};
 use onl_snapshot::{ParameterValue, TunedConfig};
-use onl_tensor::AlignedBuffer;
+use onl_tensor::{AlignedBuffer, ElementType, Tensor};
 use std::hint::black_box;
-use std::time::Instant;
 
 /// Accumulators of the probe: enough to cover the latency of two units.
 const CHAINS: usize = 24;
@@ -71,10 +70,22 @@ fn probe_portable(steps: usize) -> (f32, usize) {
     (sums.iter().flatten().sum(), 4)
 }
 
+/// Nanoseconds that this thread has computed. Time that a busy machine gives to others does not count.
+fn thread_ns() -> f64 {
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: the structure is valid for writing.
+    let status = unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut time) };
+    assert_eq!(status, 0, "the clock of threads is there");
+    time.tv_sec as f64 * 1e9 + time.tv_nsec as f64
+}
+
 /// GFLOP/s of fused multiply-adds that depend on nothing but registers.
 fn probe(tier: IsaTier) -> f64 {
     const STEPS: usize = 100_000;
-    let start = Instant::now();
+    let start = thread_ns();
     let (sum, lanes) = match tier {
         // SAFETY: the tier was detected, here and below.
         #[cfg(target_arch = "x86_64")]
@@ -85,7 +96,7 @@ fn probe(tier: IsaTier) -> f64 {
         _ => probe_portable(black_box(STEPS)),
     };
     black_box(sum);
-    (2 * STEPS * CHAINS * lanes) as f64 / start.elapsed().as_nanos() as f64
+    (2 * STEPS * CHAINS * lanes) as f64 / (thread_ns() - start)
 }
 
 struct Case {
@@ -94,10 +105,10 @@ struct Case {
     k: usize,
     n: usize,
     plan: Plan,
-    a: Vec<f32>,
-    b: Vec<f32>,
+    a: Tensor,
+    b: Tensor,
     packed: Option<PackedB<f32>>,
-    output: Vec<f32>,
+    output: Tensor,
     workspace: AlignedBuffer,
     rates: Vec<f64>,
 }
@@ -112,16 +123,19 @@ impl Case {
         tier: IsaTier,
         label: &str,
     ) -> Case {
-        let fill = |count: usize| {
-            (0..count)
+        // Tensors, so that data lie as they do in a session: on cache lines, large ones on huge pages.
+        let fill = |rows: usize, columns: usize| {
+            let elements: Vec<f32> = (0..rows * columns)
                 .map(|i| ((i * 37 % 101) as f32 - 50.0) / 64.0)
-                .collect::<Vec<_>>()
+                .collect();
+            Tensor::from_slice(&[rows, columns], &elements).expect("memory for an operand")
         };
-        let (a, b) = (fill(m * k), fill(k * n));
+        let (a, b) = (fill(m, k), fill(k, n));
+        let output = Tensor::zeros(ElementType::Float32, &[m, n]).expect("memory for a result");
         let packed = constant.then(|| {
-            PackedB::new(&Matrix::row_major(&b, k, n), 1, k, n, tier).expect("memory for B")
+            PackedB::new(&Matrix::row_major(floats(&b), k, n), 1, k, n, tier).expect("memory for B")
         });
-        let problem = problem(m, k, n, &a, &b, packed.as_ref());
+        let problem = problem(m, k, n, floats(&a), floats(&b), packed.as_ref());
         let plan = Plan::new::<f32>(problem.dimensions(), (k, 1), problem.b_form(), config, tier);
         let workspace = AlignedBuffer::zeroed(plan.workspace(1)).expect("memory for scratch");
         let name = format!("{m}x{k}x{n} {}{label}", plan.path());
@@ -134,7 +148,7 @@ impl Case {
             a,
             b,
             packed,
-            output: vec![0.0; m * n],
+            output,
             workspace,
             rates: Vec::new(),
         }
@@ -147,13 +161,14 @@ impl Case {
             self.m,
             self.k,
             self.n,
-            &self.a,
-            &self.b,
+            floats(&self.a),
+            floats(&self.b),
             self.packed.as_ref(),
         );
-        let start = Instant::now();
+        let start = thread_ns();
         for _ in 0..times {
-            let output = Output::row_major(&mut self.output, self.m, self.n);
+            let mut output = self.output.view_mut().expect("owned memory");
+            let output = Output::row_major(output.as_slice_mut().expect("f32"), self.m, self.n);
             let workspace = self.workspace.as_bytes_mut();
             gemm(
                 &self.plan,
@@ -166,9 +181,13 @@ impl Case {
             .expect("a valid product");
         }
         self.rates
-            .push(flops * times as f64 / start.elapsed().as_nanos() as f64);
+            .push(flops * times as f64 / (thread_ns() - start));
         black_box(&self.output);
     }
+}
+
+fn floats(tensor: &Tensor) -> &[f32] {
+    tensor.as_slice().expect("f32")
 }
 
 fn problem<'a>(

@@ -1,5 +1,6 @@
 //! Copies of operands in the order in which register tiles read them.
 
+use crate::tile::Kernels;
 use crate::{Compute, GemmError, Matrix, Storage};
 use onl_cpu::IsaTier;
 use onl_tensor::{AlignedBuffer, Element, TensorError};
@@ -24,7 +25,8 @@ impl<S: Storage> PackedB<S> {
     /// Packs `matrices` matrices of `k` × `n`.
     ///
     /// # Errors
-    /// [`GemmError::Operand`] when the elements do not reach that far; [`GemmError::Tensor`] without memory.
+    /// [`GemmError::Operand`] when the elements do not reach that far; [`GemmError::Tensor`] without memory;
+    /// [`GemmError::Plan`] for a tier that this processor does not run.
     pub fn new(
         b: &Matrix<'_, S>,
         matrices: usize,
@@ -32,13 +34,17 @@ impl<S: Storage> PackedB<S> {
         n: usize,
         tier: IsaTier,
     ) -> Result<Self, GemmError> {
+        if !IsaTier::available().contains(&tier) {
+            return Err(GemmError::Plan);
+        }
         if !b.covers(matrices, k, n) {
             return Err(GemmError::Operand {
                 operand: "B",
                 length: b.elements.len(),
             });
         }
-        let width = S::Compute::kernels(tier).columns();
+        let kernels = S::Compute::kernels(tier);
+        let width = kernels.columns();
         let overflow = || TensorError::Overflow {
             dims: vec![matrices, k, n],
             element_type: S::Compute::TYPE,
@@ -65,7 +71,7 @@ impl<S: Storage> PackedB<S> {
                         b.column_stride,
                         0..k,
                         0..n,
-                        width,
+                        kernels,
                         start.add(index * matrix),
                     );
                 }
@@ -127,24 +133,28 @@ impl<S: Storage> std::fmt::Debug for PackedB<S> {
 /// become zero.
 ///
 /// # Safety
-/// `b` is valid for reading the rows and columns at these strides, `target` for writing the panels.
+/// The processor has the tier's features. `b` is valid for reading the rows and columns at these strides, `target` for writing the panels.
 pub(crate) unsafe fn pack_panels<S: Storage>(
     b: *const S,
     row_stride: usize,
     column_stride: usize,
     ks: Range<usize>,
     columns: Range<usize>,
-    width: usize,
+    kernels: &Kernels<S::Compute>,
     target: *mut S::Compute,
 ) {
-    let depth = ks.len();
+    let (depth, width) = (ks.len(), kernels.columns());
     for (panel, first) in columns.clone().step_by(width).enumerate() {
         let live = width.min(columns.end - first);
         let source = b.wrapping_add(ks.start * row_stride + first * column_stride);
-        // SAFETY: panel `panel` of the target holds depth · width elements.
-        let rows = unsafe {
-            std::slice::from_raw_parts_mut(target.add(panel * depth * width), depth * width)
-        };
+        let panel = target.wrapping_add(panel * depth * width);
+        if S::NATIVE && column_stride == 1 && live == width {
+            // SAFETY: storage is the type of accumulation; B covers these rows and columns, the target this panel.
+            unsafe { (kernels.copy_panel)(source.cast(), row_stride, depth, panel) };
+            continue;
+        }
+        // SAFETY: a panel of the target holds depth · width elements.
+        let rows = unsafe { std::slice::from_raw_parts_mut(panel, depth * width) };
         if column_stride == 1 {
             for (k, row) in rows.chunks_exact_mut(width).enumerate() {
                 // SAFETY: `live` adjacent elements of row k are readable.

@@ -386,7 +386,7 @@ impl<S: Storage> Shared<'_, S> {
                         b.column_stride,
                         ks.clone(),
                         columns.clone(),
-                        width,
+                        self.kernels,
                         scratch,
                     );
                 }
@@ -410,7 +410,7 @@ impl<S: Storage> Shared<'_, S> {
                     b.column_stride,
                     ks.clone(),
                     last,
-                    width,
+                    self.kernels,
                     scratch,
                 )
             };

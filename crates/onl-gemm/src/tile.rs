@@ -60,6 +60,12 @@ pub(crate) struct Kernels<T: 'static> {
     pub packed: &'static [[TileKernel<T>; VECTORS]],
     /// Tiles over rows of B in place.
     pub strided: &'static [[TileKernel<T>; VECTORS]],
+    /// Copies a whole panel out of adjacent columns of B. Arguments: the first element of B, its row stride, rows, the
+    /// panel.
+    ///
+    /// # Safety
+    /// The processor has the tier's features; B is valid for reading, the panel for writing that many rows.
+    pub copy_panel: unsafe fn(*const T, usize, usize, *mut T),
     /// Continues the chains of one output row. Arguments: the
     /// elements of A, their stride, steps of k, B, its row stride, the row of chains.
     ///

@@ -147,6 +147,21 @@ macro_rules! register_tile {
             }
 
             $(#[target_feature(enable = $feature)])?
+            pub(super) unsafe fn copy_panel(b: *const $t, b_stride: usize, depth: usize, panel: *mut $t) {
+                const PREFETCH_ROWS: usize = 8;
+                const LANES: usize = $lanes;
+                for k in 0..depth {
+                    let (source, target) = (b.wrapping_add(k * b_stride), panel.wrapping_add(k * VECTORS * LANES));
+                    let ahead = source.wrapping_add(PREFETCH_ROWS * b_stride);
+                    for v in 0..VECTORS {
+                        prefetch(ahead.wrapping_add(v * LANES));
+                        // SAFETY: `b` is valid for `depth` rows of a panel's width, `panel` for as many.
+                        unsafe { $store(target.wrapping_add(v * LANES), $load(source.wrapping_add(v * LANES))) };
+                    }
+                }
+            }
+
+            $(#[target_feature(enable = $feature)])?
             pub(super) unsafe fn continue_row(
                 a: *const $t, a_stride: usize, depth: usize, b: *const $t, b_stride: usize, row: &mut [$t],
             ) {
@@ -164,6 +179,7 @@ macro_rules! register_tile {
             lanes: $lanes,
             packed: &[$([$module::tile::<$rows, 1, true>, $module::tile::<$rows, 2, true>]),*],
             strided: &[$([$module::tile::<$rows, 1, false>, $module::tile::<$rows, 2, false>]),*],
+            copy_panel: $module::copy_panel,
             continue_row: $module::continue_row,
             finish_row: $module::finish_row,
         };
