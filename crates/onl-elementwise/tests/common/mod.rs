@@ -141,7 +141,7 @@ impl Random {
     pub fn number(&mut self, element_type: ElementType) -> Number {
         let kind = self.below(8);
         if element_type == ElementType::Bool {
-            return Boolean(kind % 2 == 0);
+            return Boolean(kind < 4);
         }
         if element_type.is_float() {
             const SPECIAL: [f64; 12] = [
