@@ -64,15 +64,20 @@ fn expect_inputs(node: &NodeView<'_>, allowed: RangeInclusive<usize>) -> Result<
     })
 }
 
+/// Tuning key of an operator's entry for an element type.
+pub(super) fn key(op_type: &str, element_type: ElementType) -> KernelKey {
+    KernelKey {
+        kernel: op_type.to_owned().into(),
+        ..KernelKey::builtin("", implementation(element_type), element_type, REVISION)
+    }
+}
+
 fn tuned(
     node: &NodeView<'_>,
     context: &PrepareContext<'_>,
     element_type: ElementType,
 ) -> Tuned<ParallelConfig> {
-    let key = KernelKey {
-        kernel: node.node.op.op_type.clone().into(),
-        ..KernelKey::builtin("", implementation(element_type), element_type, REVISION)
-    };
+    let key = key(&node.node.op.op_type, element_type);
     context.snapshot.config(&key)
 }
 

@@ -91,7 +91,7 @@ fn crossover(_: &SearchContext) -> Search {
     }
 }
 
-/// Types of an entry whose kernel has one operand.
+/// What entries of one kind of operator share.
 #[derive(Clone, Copy)]
 struct Form {
     prepare: fn(
@@ -389,6 +389,23 @@ impl From<ElementwiseError> for KernelError {
                 reason: format!("it must hold one element, its shape is {dims:?}"),
             },
             error @ ElementwiseError::ElementType { .. } => KernelError::Other(error.to_string()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kernels_look_up_the_key_of_their_entry() {
+        for entry in entries() {
+            for &element_type in entry.element_types {
+                assert_eq!(
+                    kernels::key(entry.op_type, element_type),
+                    entry.key(element_type)
+                );
+            }
         }
     }
 }
