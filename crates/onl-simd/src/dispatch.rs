@@ -18,6 +18,11 @@ pub fn dispatch<O: SimdOp>(tier: IsaTier, op: O) -> O::Output {
             Some(isa) => isa.run(op),
             None => unavailable(tier),
         },
+        #[cfg(target_arch = "aarch64")]
+        IsaTier::Neon => match crate::Neon::detect() {
+            Some(isa) => isa.run(op),
+            None => unavailable(tier),
+        },
         #[allow(unreachable_patterns)]
         _ => unavailable(tier),
     }

@@ -54,7 +54,7 @@ pub trait Isa: Copy + Send + Sync + 'static {
     /// # Safety
     /// `source` is valid for reading `F32_LANES` elements.
     unsafe fn load_ptr_f32(self, source: *const f32) -> Self::F32;
-    /// All of `source` (fewer than or exactly `F32_LANES` elements), the rest filled.
+    /// All of `source` (at most `F32_LANES` elements, more panic), the rest filled.
     fn load_partial_f32(self, source: &[f32], fill: f32) -> Self::F32;
     /// Into the first `F32_LANES` elements; panics when there are fewer.
     fn store_f32(self, value: Self::F32, target: &mut [f32]);
@@ -151,7 +151,7 @@ pub trait Isa: Copy + Send + Sync + 'static {
     #[inline(always)]
     fn load_partial_f16(self, source: &[f16], fill: f16) -> Self::F32 {
         let mut whole = [fill; MAXIMUM_F32_LANES];
-        whole[..source.len()].copy_from_slice(source);
+        whole[..Self::F32_LANES][..source.len()].copy_from_slice(source);
         self.load_f16(&whole)
     }
     /// The first lanes, narrowed, into all of `target` (at most `F32_LANES` elements).
@@ -159,13 +159,13 @@ pub trait Isa: Copy + Send + Sync + 'static {
     fn store_partial_f16(self, value: Self::F32, target: &mut [f16]) {
         let mut whole = [f16::ZERO; MAXIMUM_F32_LANES];
         self.store_f16(value, &mut whole);
-        target.copy_from_slice(&whole[..target.len()]);
+        target.copy_from_slice(&whole[..Self::F32_LANES][..target.len()]);
     }
     /// All of `source` (at most `F32_LANES` elements) widened, the rest filled.
     #[inline(always)]
     fn load_partial_bf16(self, source: &[bf16], fill: bf16) -> Self::F32 {
         let mut whole = [fill; MAXIMUM_F32_LANES];
-        whole[..source.len()].copy_from_slice(source);
+        whole[..Self::F32_LANES][..source.len()].copy_from_slice(source);
         self.load_bf16(&whole)
     }
     /// The first lanes, narrowed, into all of `target` (at most `F32_LANES` elements).
@@ -173,7 +173,7 @@ pub trait Isa: Copy + Send + Sync + 'static {
     fn store_partial_bf16(self, value: Self::F32, target: &mut [bf16]) {
         let mut whole = [bf16::ZERO; MAXIMUM_F32_LANES];
         self.store_bf16(value, &mut whole);
-        target.copy_from_slice(&whole[..target.len()]);
+        target.copy_from_slice(&whole[..Self::F32_LANES][..target.len()]);
     }
 
     // --- f64 ---------------------------------------------------------------------------------------------------

@@ -50,6 +50,11 @@ impl Isa for Scalar {
 
     #[inline(always)]
     fn load_partial_f32(self, source: &[f32], fill: f32) -> f32 {
+        assert!(
+            source.len() <= 1,
+            "a vector has one lane, not {}",
+            source.len()
+        );
         source.first().copied().unwrap_or(fill)
     }
 
@@ -66,6 +71,11 @@ impl Isa for Scalar {
 
     #[inline(always)]
     fn store_partial_f32(self, value: f32, target: &mut [f32]) {
+        assert!(
+            target.len() <= 1,
+            "a vector has one lane, not {}",
+            target.len()
+        );
         if let Some(first) = target.first_mut() {
             *first = value;
         }
@@ -264,6 +274,11 @@ impl Isa for Scalar {
 
     #[inline(always)]
     fn load_partial_f64(self, source: &[f64], fill: f64) -> f64 {
+        assert!(
+            source.len() <= 1,
+            "a vector has one lane, not {}",
+            source.len()
+        );
         source.first().copied().unwrap_or(fill)
     }
 
@@ -280,6 +295,11 @@ impl Isa for Scalar {
 
     #[inline(always)]
     fn store_partial_f64(self, value: f64, target: &mut [f64]) {
+        assert!(
+            target.len() <= 1,
+            "a vector has one lane, not {}",
+            target.len()
+        );
         if let Some(first) = target.first_mut() {
             *first = value;
         }
@@ -442,12 +462,12 @@ impl Isa for Scalar {
 
     #[inline(always)]
     fn load_f16(self, source: &[f16]) -> f32 {
-        source[0].to_f32()
+        source[0].to_f32_const()
     }
 
     #[inline(always)]
     fn store_f16(self, value: f32, target: &mut [f16]) {
-        target[0] = f16::from_f32(value);
+        target[0] = f16::from_f32_const(value);
     }
 
     #[inline(always)]
@@ -457,7 +477,7 @@ impl Isa for Scalar {
 
     #[inline(always)]
     fn store_bf16(self, value: f32, target: &mut [bf16]) {
-        target[0] = bf16::from_f32(value);
+        target[0] = bf16::from_f32_const(value);
     }
 
     #[inline(always)]

@@ -61,37 +61,64 @@ fn split<I: Isa>(isa: I, x: I::F32) -> (I::F32, I::F32) {
     (f, k)
 }
 
+/// `power` = |x|ʸ with the sign that an ordinary negative x gives it: negative for odd y, NaN for y that is no integer.
+#[inline(always)]
+fn with_sign_of_power<I: Isa>(isa: I, x: I::F32, y: I::F32, power: I::F32) -> I::F32 {
+    // Below 2²³ the sum with 2²³ is y rounded to an integer, with its parity in the lowest bit; from 2²³ on y is an
+    // integer that holds its own parity there, and from 2²⁴ on it is even.
+    let two_23 = isa.splat_f32(8388608.0);
+    let magnitude = isa.abs_f32(y);
+    let small = isa.lt_f32(magnitude, two_23);
+    let sum = isa.add_f32(magnitude, two_23);
+    let exact = isa.eq_f32(isa.sub_f32(sum, two_23), magnitude);
+    let integer = isa.or_m32(isa.not_m32(small), exact);
+    let parity = isa.bits_f32(isa.select_f32(small, sum, magnitude));
+    let below_two_24 = isa.lt_f32(magnitude, isa.splat_f32(16777216.0));
+    let sign = isa.select_i32(below_two_24, isa.shl_i32::<31>(parity), isa.splat_i32(0));
+    let signed = isa.from_bits_f32(isa.xor_i32(isa.bits_f32(power), sign));
+    let nan = isa.from_bits_f32(isa.splat_i32(0x7fc0_0000));
+    let negative = isa.lt_f32(x, isa.splat_f32(0.0));
+    isa.select_f32(negative, isa.select_f32(integer, signed, nan), power)
+}
+
 /// xʸ. Error below 0.6 ULP, denormal results included; zeros, infinities, negative x and NaN as C99 F.9.4.4.
 #[inline(always)]
 pub fn pow<I: Isa>(isa: I, x: I::F32, y: I::F32) -> I::F32 {
-    let (f, k) = split(isa, x);
+    let magnitude = isa.abs_f32(x);
+    let (f, k) = split(isa, magnitude);
     let (f_low, f_high) = isa.widen_f64(f);
     let (k_low, k_high) = isa.widen_f64(k);
     let (y_low, y_high) = isa.widen_f64(y);
-    let result = isa.narrow_f64(
+    let power = isa.narrow_f64(
         power_of_parts(isa, f_low, k_low, y_low),
         power_of_parts(isa, f_high, k_high, y_high),
     );
+    let least = isa.splat_f32(f32::MIN_POSITIVE);
     let maximum = isa.splat_f32(f32::MAX);
-    let ordinary = isa.and_m32(
-        isa.and_m32(
-            isa.le_f32(isa.splat_f32(f32::MIN_POSITIVE), x),
-            isa.le_f32(x, maximum),
-        ),
+    let finite = isa.and_m32(
+        isa.le_f32(magnitude, maximum),
         isa.le_f32(isa.abs_f32(y), maximum),
     );
-    if isa.any_m32(isa.not_m32(ordinary)) {
-        let x = spill_f32(isa, x);
-        let y = spill_f32(isa, y);
-        let mut lanes = spill_f32(isa, result);
-        replace_special(&x, &y, &mut lanes, I::F32_LANES);
-        lanes_f32(isa, &lanes)
-    } else {
-        result
+    let common = isa.and_m32(finite, isa.le_f32(least, x));
+    if !isa.any_m32(isa.not_m32(common)) {
+        return power;
     }
+    let signed = with_sign_of_power(isa, x, y, power);
+    let ordinary = isa.and_m32(finite, isa.le_f32(least, magnitude));
+    if !isa.any_m32(isa.not_m32(ordinary)) {
+        return signed;
+    }
+    let mut lanes = spill_f32(isa, signed);
+    replace_special(
+        &spill_f32(isa, x),
+        &spill_f32(isa, y),
+        &mut lanes,
+        I::F32_LANES,
+    );
+    lanes_f32(isa, &lanes)
 }
 
-/// Gives the lanes whose base is not positive and normal, or whose exponent is not finite, their value.
+/// Gives the lanes whose base is not finite and normal, or whose exponent is not finite, their value.
 #[cold]
 #[inline(never)]
 fn replace_special(
@@ -102,7 +129,7 @@ fn replace_special(
 ) {
     for lane in 0..lanes {
         let (x, y) = (x[lane], y[lane]);
-        if !(f32::MIN_POSITIVE..=f32::MAX).contains(&x) || !y.is_finite() {
+        if !x.is_normal() || !y.is_finite() {
             result[lane] = pow_special(x, y);
         }
     }
