@@ -150,6 +150,9 @@ pub(crate) fn narrow<I: Isa, H: Half>(isa: I, source: &[f32], target: &mut [H]) 
     }
 }
 
+/// Elements that [`Widened`] widens at a time: few, since every run pays for clearing the buffers.
+const WIDE: usize = 128;
+
 /// Body over 16-bit floats from a body over `f32`.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Widened<K>(K);
@@ -157,8 +160,8 @@ pub(crate) struct Widened<K>(K);
 impl<H: Half, K: UnaryBody<f32, f32>> UnaryBody<H, H> for Widened<K> {
     #[inline(always)]
     fn run<I: Isa>(self, isa: I, a: &[H], out: &mut [H]) {
-        let (mut wide, mut result) = ([0f32; BLOCK], [0f32; BLOCK]);
-        for (a, out) in a.chunks(BLOCK).zip(out.chunks_mut(BLOCK)) {
+        let (mut wide, mut result) = ([0f32; WIDE], [0f32; WIDE]);
+        for (a, out) in a.chunks(WIDE).zip(out.chunks_mut(WIDE)) {
             let n = a.len();
             widen(isa, a, &mut wide);
             self.0.run(isa, &wide[..n], &mut result[..n]);
@@ -170,22 +173,22 @@ impl<H: Half, K: UnaryBody<f32, f32>> UnaryBody<H, H> for Widened<K> {
 impl<H: Half, K: UnaryBody<f32, Bool>> UnaryBody<H, Bool> for Widened<K> {
     #[inline(always)]
     fn run<I: Isa>(self, isa: I, a: &[H], out: &mut [Bool]) {
-        let mut wide = [0f32; BLOCK];
-        for (a, out) in a.chunks(BLOCK).zip(out.chunks_mut(BLOCK)) {
+        let mut wide = [0f32; WIDE];
+        for (a, out) in a.chunks(WIDE).zip(out.chunks_mut(WIDE)) {
             widen(isa, a, &mut wide);
             self.0.run(isa, &wide[..a.len()], out);
         }
     }
 }
 
-/// An operand's part of a block of at most [`BLOCK`] elements from `start` on, widened.
+/// An operand's part of a block of at most [`WIDE`] elements from `start` on, widened.
 #[inline(always)]
 fn widen_operand<'b, I: Isa, H: Half>(
     isa: I,
     operand: Operand<'_, H>,
     start: usize,
     len: usize,
-    buffer: &'b mut [f32; BLOCK],
+    buffer: &'b mut [f32; WIDE],
 ) -> Operand<'b, f32> {
     match operand {
         Operand::Block(source) => {
@@ -199,11 +202,11 @@ fn widen_operand<'b, I: Isa, H: Half>(
 impl<H: Half, K: BinaryBody<f32, f32>> BinaryBody<H, H> for Widened<K> {
     #[inline(always)]
     fn run<I: Isa>(self, isa: I, a: Operand<'_, H>, b: Operand<'_, H>, out: &mut [H]) {
-        let (mut x, mut y, mut result) = ([0f32; BLOCK], [0f32; BLOCK], [0f32; BLOCK]);
-        for (i, out) in out.chunks_mut(BLOCK).enumerate() {
+        let (mut x, mut y, mut result) = ([0f32; WIDE], [0f32; WIDE], [0f32; WIDE]);
+        for (i, out) in out.chunks_mut(WIDE).enumerate() {
             let n = out.len();
-            let a = widen_operand(isa, a, i * BLOCK, n, &mut x);
-            let b = widen_operand(isa, b, i * BLOCK, n, &mut y);
+            let a = widen_operand(isa, a, i * WIDE, n, &mut x);
+            let b = widen_operand(isa, b, i * WIDE, n, &mut y);
             self.0.run(isa, a, b, &mut result[..n]);
             narrow(isa, &result, out);
         }
@@ -213,11 +216,11 @@ impl<H: Half, K: BinaryBody<f32, f32>> BinaryBody<H, H> for Widened<K> {
 impl<H: Half, K: BinaryBody<f32, Bool>> BinaryBody<H, Bool> for Widened<K> {
     #[inline(always)]
     fn run<I: Isa>(self, isa: I, a: Operand<'_, H>, b: Operand<'_, H>, out: &mut [Bool]) {
-        let (mut x, mut y) = ([0f32; BLOCK], [0f32; BLOCK]);
-        for (i, out) in out.chunks_mut(BLOCK).enumerate() {
+        let (mut x, mut y) = ([0f32; WIDE], [0f32; WIDE]);
+        for (i, out) in out.chunks_mut(WIDE).enumerate() {
             let n = out.len();
-            let a = widen_operand(isa, a, i * BLOCK, n, &mut x);
-            let b = widen_operand(isa, b, i * BLOCK, n, &mut y);
+            let a = widen_operand(isa, a, i * WIDE, n, &mut x);
+            let b = widen_operand(isa, b, i * WIDE, n, &mut y);
             self.0.run(isa, a, b, out);
         }
     }

@@ -3,74 +3,73 @@
 use crate::body::UnaryBody;
 use crate::broadcast::BLOCK;
 use onl_simd::Isa;
+use onl_simd::math::{Tanh, UnaryF32, UnaryF64};
 
-macro_rules! functions {
-    ($($name:ident: $single:path, $double:path;)*) => {
-        $(
-            #[derive(Debug, Clone, Copy, Default)]
-            pub(crate) struct $name;
+/// Body of a function of `onl_simd::math`.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Vector<U>(U);
 
-            impl UnaryBody<f32, f32> for $name {
-                #[inline(always)]
-                fn run<I: Isa>(self, _: I, a: &[f32], out: &mut [f32]) {
-                    for (c, &a) in out.iter_mut().zip(a) {
-                        *c = $single(a);
-                    }
+/// Two vectors a turn, then one, then the rest with the other lanes at 1.
+macro_rules! vector_body {
+    ($function:ident, $t:ty, $lanes:ident, $load:ident, $store:ident, $load_partial:ident, $store_partial:ident) => {
+        impl<U: $function + Copy + Default + Send + Sync> UnaryBody<$t, $t> for Vector<U> {
+            #[inline(always)]
+            fn run<I: Isa>(self, isa: I, a: &[$t], out: &mut [$t]) {
+                let mut inputs = a.chunks_exact(2 * I::$lanes);
+                let mut outputs = out.chunks_exact_mut(2 * I::$lanes);
+                for (a, out) in (&mut inputs).zip(&mut outputs) {
+                    let first = U::apply(isa, isa.$load(a));
+                    let second = U::apply(isa, isa.$load(&a[I::$lanes..]));
+                    isa.$store(first, out);
+                    isa.$store(second, &mut out[I::$lanes..]);
+                }
+                let inputs = inputs.remainder().chunks(I::$lanes);
+                let outputs = outputs.into_remainder().chunks_mut(I::$lanes);
+                for (a, out) in inputs.zip(outputs) {
+                    isa.$store_partial(U::apply(isa, isa.$load_partial(a, 1.0)), out);
                 }
             }
-
-            impl UnaryBody<f64, f64> for $name {
-                #[inline(always)]
-                fn run<I: Isa>(self, _: I, a: &[f64], out: &mut [f64]) {
-                    for (c, &a) in out.iter_mut().zip(a) {
-                        *c = $double(a);
-                    }
-                }
-            }
-        )*
+        }
     };
 }
 
-fn sigmoid(x: f64) -> f64 {
-    1.0 / (1.0 + libm::exp(-x))
-}
-fn sigmoidf(x: f32) -> f32 {
-    sigmoid(x as f64) as f32
-}
-fn gelu(x: f64) -> f64 {
-    0.5 * x * (1.0 + libm::erf(x * std::f64::consts::FRAC_1_SQRT_2))
-}
-fn geluf(x: f32) -> f32 {
-    gelu(x as f64) as f32
-}
-
-functions! {
-    Exp: libm::expf, libm::exp;
-    Log: libm::logf, libm::log;
-    Sigmoid: sigmoidf, sigmoid;
-    Tanh: libm::tanhf, libm::tanh;
-    Erf: libm::erff, libm::erf;
-    Sin: libm::sinf, libm::sin;
-    Cos: libm::cosf, libm::cos;
-    Gelu: geluf, gelu;
-}
+vector_body!(
+    UnaryF32,
+    f32,
+    F32_LANES,
+    load_f32,
+    store_f32,
+    load_partial_f32,
+    store_partial_f32
+);
+vector_body!(
+    UnaryF64,
+    f64,
+    F64_LANES,
+    load_f64,
+    store_f64,
+    load_partial_f64,
+    store_partial_f64
+);
 
 /// x (1 + tanh(√(2/π) (x + 0.044715 x³))) / 2.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct GeluTanh;
 
 macro_rules! gelu_tanh {
-    ($($t:ty),*) => {
+    ($($t:ident),*) => {
         $(impl UnaryBody<$t, $t> for GeluTanh {
             #[inline(always)]
             fn run<I: Isa>(self, isa: I, a: &[$t], out: &mut [$t]) {
+                // √(2/π)
+                let scale = std::$t::consts::FRAC_2_SQRT_PI * std::$t::consts::FRAC_1_SQRT_2;
                 let mut argument = [0.0; BLOCK];
                 for (a, out) in a.chunks(BLOCK).zip(out.chunks_mut(BLOCK)) {
                     let n = a.len();
                     for (u, &x) in argument.iter_mut().zip(a) {
-                        *u = (x + x * x * x * 0.044715) * 0.797_884_560_802_865_4;
+                        *u = (x + x * x * x * 0.044715) * scale;
                     }
-                    Tanh.run(isa, &argument[..n], out);
+                    Vector(Tanh).run(isa, &argument[..n], out);
                     for (y, &x) in out.iter_mut().zip(a) {
                         *y = x * 0.5 * (1.0 + *y);
                     }
@@ -82,10 +81,17 @@ macro_rules! gelu_tanh {
 
 gelu_tanh!(f32, f64);
 
-/// x to the power y for elements of equal index, correctly rounded in all but a few cases of f32.
+/// x to the power y for elements of equal index.
 #[inline(always)]
-pub(crate) fn pow_f32<I: Isa>(_isa: I, x: &[f32], y: &[f32], out: &mut [f32]) {
-    for ((c, &x), &y) in out.iter_mut().zip(x).zip(y) {
-        *c = libm::pow(x as f64, y as f64) as f32;
+pub(crate) fn pow_f32<I: Isa>(isa: I, x: &[f32], y: &[f32], out: &mut [f32]) {
+    let whole = out.len() / I::F32_LANES * I::F32_LANES;
+    for i in (0..whole).step_by(I::F32_LANES) {
+        let power = onl_simd::math::pow(isa, isa.load_f32(&x[i..]), isa.load_f32(&y[i..]));
+        isa.store_f32(power, &mut out[i..]);
+    }
+    if whole < out.len() {
+        let x = isa.load_partial_f32(&x[whole..], 1.0);
+        let y = isa.load_partial_f32(&y[whole..], 1.0);
+        isa.store_partial_f32(onl_simd::math::pow(isa, x, y), &mut out[whole..]);
     }
 }

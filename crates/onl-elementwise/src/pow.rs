@@ -151,10 +151,19 @@ trait Exponent: Element {
         None
     }
 
+    /// Whether an `f32` is this value exactly.
+    #[inline(always)]
+    fn equals(self, narrowed: f32) -> bool {
+        match self.to_integer() {
+            Some(exact) => narrowed as i128 == exact,
+            None => f64::from(narrowed) == self.to_f64(),
+        }
+    }
+
     /// x to this power. Integers that f64 does not hold are so large that only the sign depends on their parity.
     fn power_of(self, x: f64) -> f64 {
         match self.to_integer() {
-            Some(exact) if exact & 1 == 1 && x < 0.0 => -libm::pow(-x, self.to_f64()),
+            Some(exact) if exact & 1 == 1 && x.is_sign_negative() => -libm::pow(-x, self.to_f64()),
             Some(_) => libm::pow(x.abs(), self.to_f64()),
             None => libm::pow(x, self.to_f64()),
         }
@@ -275,9 +284,8 @@ impl<B: Half> SimdOp for HalfPowerBlock<'_, B> {
 fn narrow_exponents<E: Exponent>(y: &[E], target: &mut [f32; BLOCK]) -> bool {
     let mut exact = true;
     for (t, &y) in target.iter_mut().zip(y) {
-        let wide = y.to_f64();
-        *t = wide as f32;
-        exact &= f64::from(*t) == wide;
+        *t = y.to_f64() as f32;
+        exact &= y.equals(*t);
     }
     exact
 }
@@ -292,7 +300,7 @@ fn correct<B: Copy, E: Exponent>(
     narrow: fn(f64) -> B,
 ) {
     for i in 0..x.len() {
-        if f64::from(narrowed[i]) != y[i].to_f64() {
+        if !y[i].equals(narrowed[i]) {
             out[i] = narrow(y[i].power_of(widen(x[i])));
         }
     }

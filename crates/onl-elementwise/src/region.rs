@@ -96,7 +96,7 @@ mod tests {
             ("a small grain is kept", 4_096, 1, 256, (256, 16)),
             ("eighths are rounded up to 64", 8_200, 1, 16_384, (1_088, 8)),
             ("never divided", 1 << 23, usize::MAX, 16_384, (1 << 23, 1)),
-            ("nothing to do", 0, 1, 16_384, (256, 0)),
+            ("nothing to do", 0, 1, 16_384, (1, 0)),
         ] {
             assert_eq!(chunks(total, minimum, grain), expected, "{case}");
         }

@@ -1,7 +1,7 @@
 //! Operations of one operand.
 
 use crate::body::{Plain, UnaryBody, UnaryChunk, Widened};
-use crate::math::{Cos, Erf, Exp, Gelu, GeluTanh, Log, Sigmoid, Sin, Tanh};
+use crate::math::{GeluTanh, Vector};
 use crate::operations::{
     Abs, BitNot, Ceil, Floor, HalfAbs, HalfNeg, IsInf, IsNan, Neg, Not, Reciprocal, Relu, Round,
     Sign, Sqrt,
@@ -11,6 +11,7 @@ use half::{bf16, f16};
 use onl_cpu::IsaTier;
 use onl_executor::{Lanes, RegionSpec};
 use onl_simd::dispatch;
+use onl_simd::math::{Cos, Erf, Exp, Gelu, Log, Sigmoid, Sin, Tanh};
 use onl_snapshot::ParallelConfig;
 use onl_tensor::{Bool, Element, ElementType, TensorError, TensorView, TensorViewMut};
 
@@ -232,23 +233,12 @@ fn function(op: UnaryOp, element_type: ElementType) -> Option<Function> {
     };
 
     macro_rules! floats {
-        ($body:ident) => {
+        ($body:ty) => {
             match element_type {
                 Float32 => run::<f32, f32, $body>,
                 Float64 => run::<f64, f64, $body>,
                 Float16 => run::<f16, f16, Widened<$body>>,
                 BFloat16 => run::<bf16, bf16, Widened<$body>>,
-                _ => return None,
-            }
-        };
-    }
-    macro_rules! plain_floats {
-        ($op:ty) => {
-            match element_type {
-                Float32 => run::<f32, f32, Plain<$op>>,
-                Float64 => run::<f64, f64, Plain<$op>>,
-                Float16 => run::<f16, f16, Widened<Plain<$op>>>,
-                BFloat16 => run::<bf16, bf16, Widened<Plain<$op>>>,
                 _ => return None,
             }
         };
@@ -287,25 +277,25 @@ fn function(op: UnaryOp, element_type: ElementType) -> Option<Function> {
                 _ => return None,
             })
         }
-        UnaryOp::Exp => floats!(Exp),
-        UnaryOp::Log => floats!(Log),
-        UnaryOp::Sigmoid => floats!(Sigmoid),
-        UnaryOp::Tanh => floats!(Tanh),
-        UnaryOp::Erf => floats!(Erf),
-        UnaryOp::Sin => floats!(Sin),
-        UnaryOp::Cos => floats!(Cos),
-        UnaryOp::Gelu => floats!(Gelu),
+        UnaryOp::Exp => floats!(Vector<Exp>),
+        UnaryOp::Log => floats!(Vector<Log>),
+        UnaryOp::Sigmoid => floats!(Vector<Sigmoid>),
+        UnaryOp::Tanh => floats!(Vector<Tanh>),
+        UnaryOp::Erf => floats!(Vector<Erf>),
+        UnaryOp::Sin => floats!(Vector<Sin>),
+        UnaryOp::Cos => floats!(Vector<Cos>),
+        UnaryOp::Gelu => floats!(Vector<Gelu>),
         UnaryOp::GeluTanh => floats!(GeluTanh),
-        UnaryOp::Sqrt => plain_floats!(Sqrt),
-        UnaryOp::Reciprocal => plain_floats!(Reciprocal),
-        UnaryOp::Floor => plain_floats!(Floor),
-        UnaryOp::Ceil => plain_floats!(Ceil),
-        UnaryOp::Round => plain_floats!(Round),
+        UnaryOp::Sqrt => floats!(Plain<Sqrt>),
+        UnaryOp::Reciprocal => floats!(Plain<Reciprocal>),
+        UnaryOp::Floor => floats!(Plain<Floor>),
+        UnaryOp::Ceil => floats!(Plain<Ceil>),
+        UnaryOp::Round => floats!(Plain<Round>),
         UnaryOp::Relu => {
-            integers!(Relu: Int8 i8, Int16 i16, Int32 i32, Int64 i64; else plain_floats!(Relu))
+            integers!(Relu: Int8 i8, Int16 i16, Int32 i32, Int64 i64; else floats!(Plain<Relu>))
         }
         UnaryOp::Sign => integers!(Sign: Int8 i8, Int16 i16, Int32 i32, Int64 i64,
-            UInt8 u8, UInt16 u16, UInt32 u32, UInt64 u64; else plain_floats!(Sign)),
+            UInt8 u8, UInt16 u16, UInt32 u32, UInt64 u64; else floats!(Plain<Sign>)),
         UnaryOp::IsNan => float_tests!(IsNan),
         UnaryOp::IsInf { negative, positive } => match (negative, positive) {
             (false, false) => float_tests!(IsInf<false, false>),

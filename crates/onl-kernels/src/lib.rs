@@ -15,6 +15,8 @@ mod prepare;
 mod reduce;
 mod shape;
 mod table;
+#[doc(hidden)]
+pub mod testing;
 
 pub use error::{KernelError, PrepareError};
 pub use example::{Example, ExampleInput};

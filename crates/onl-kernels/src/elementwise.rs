@@ -1,8 +1,0 @@
-//! Adapters of the elementwise family.
-
-use crate::KernelEntry;
-
-/// Kernels of the family.
-pub(crate) fn entries() -> Vec<KernelEntry> {
-    Vec::new()
-}
