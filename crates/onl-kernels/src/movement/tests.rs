@@ -266,6 +266,33 @@ fn trilu_clears_a_triangle() {
 }
 
 #[test]
+fn positions_of_what_is_not_zero() {
+    let input = floats(&[2, 3], &[0.0, 1.0, -0.0, f32::NAN, 0.0, 2.0]);
+    let positions = Case::new("NonZero", 13, vec![input]).run().unwrap();
+    assert_eq!(positions[0], integers(&[2, 3], &[0, 1, 1, 1, 0, 2]));
+    let none = Case::new("NonZero", 13, vec![floats(&[2], &[0.0; 2])])
+        .run()
+        .unwrap();
+    assert_eq!(none[0].dims(), [1, 0]);
+}
+
+#[test]
+fn one_hot_sets_one_element_of_an_axis() {
+    let case = |indices: Tensor, axis| {
+        let inputs = vec![indices, list(&[3]), floats(&[2], &[5.0, 9.0])];
+        Case::new("OneHot", 11, inputs).int("axis", axis).run()
+    };
+    let last = case(list(&[2, -3, 7]), -1).unwrap();
+    assert_eq!(
+        last[0],
+        floats(&[3, 3], &[5.0, 5.0, 9.0, 9.0, 5.0, 5.0, 5.0, 5.0, 5.0])
+    );
+    let first = case(list(&[0, 1]), 0).unwrap();
+    assert_eq!(first[0], floats(&[3, 2], &[9.0, 5.0, 5.0, 9.0, 5.0, 5.0]));
+    assert!(case(list(&[0]), 2).is_err());
+}
+
+#[test]
 fn shapes_are_inferred_without_constants_too() {
     let mut case = Case::new("Slice", 13, vec![counting(&[3, 4]), list(&[1]), list(&[2])]);
     case.constant = false;
