@@ -180,7 +180,7 @@ pub fn gather_elements(
                     match positions.resolve(position, size) {
                         Some(index) => {
                             let start = rows.start as usize + column * strides[last] as usize;
-                            *slot = source[start + index * steps[axis]].clone();
+                            slot.clone_from(&source[start + index * steps[axis]]);
                         }
                         None => bad.report(position),
                     }

@@ -102,7 +102,7 @@ pub fn pad(
                 }
                 match start {
                     Some(start) => pad_line(&source[start..][..dims[last]], before[last], mode, &fill, line),
-                    None => line.fill(fill.clone()),
+                    None => line.iter_mut().for_each(|slot| slot.clone_from(&fill)),
                 }
             }
         })?;

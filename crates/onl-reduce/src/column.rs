@@ -89,7 +89,7 @@ fn panel<T: Numeric, O: Operation<T::Real>, I: Isa, const N: usize>(
             let from = place.offset(row) + column;
             let elements = &source[from..from + count];
             for v in 0..N {
-                let x = load_at::<T, I>(isa, elements, v * width, O::FILL);
+                let x = load_at::<T, I>(isa, elements, v * width, T::Real::ZERO);
                 node[v] = O::accumulate(isa, node[v], x, shift[v]);
             }
             any = true;

@@ -209,7 +209,7 @@ fn log_sum_exp<T: Integer>(source: &[T], layout: &Layout, output: usize) -> T {
     }
     let largest = (0..count).map(element).fold(f64::NEG_INFINITY, f64::max);
     let sum = (0..count).fold(0.0, |sum: f64, place| {
-        sum + (element(place) - largest).one(|isa, x| <f64 as Real>::exp(isa, x))
+        sum + (element(place) - largest).one(<f64 as Real>::exp)
     });
     T::from_f64(largest + Real::ln(sum))
 }

@@ -73,9 +73,9 @@ impl ReduceKind {
 pub(crate) trait Operation<R: Real>: Copy + Send + Sync + 'static {
     /// What a lane starts from: combining it with x gives x.
     const START: R;
-    /// What missing elements of the last vector are: accumulating it changes nothing.
-    const FILL: R;
 
+    /// What missing elements of the last vector are: accumulating it changes nothing.
+    fn fill(shift: R) -> R;
     /// A lane's total with one element more. `shift` is a parameter of the output element.
     fn accumulate<I: Isa>(isa: I, total: R::V<I>, x: R::V<I>, shift: R::V<I>) -> R::V<I>;
     /// Two totals.
@@ -83,7 +83,7 @@ pub(crate) trait Operation<R: Real>: Copy + Send + Sync + 'static {
 }
 
 macro_rules! operations {
-    ($($(#[$doc:meta])* $name:ident: $start:ident, $fill:ident,
+    ($($(#[$doc:meta])* $name:ident: $start:ident, |$parameter:ident| $fill:expr,
        |$isa:ident, $total:ident, $x:ident, $shift:ident| $accumulate:expr,
        |$a:ident, $b:ident| $combine:expr;)*) => {$(
         $(#[$doc])*
@@ -92,7 +92,11 @@ macro_rules! operations {
 
         impl<R: Real> Operation<R> for $name {
             const START: R = R::$start;
-            const FILL: R = R::$fill;
+
+            #[inline(always)]
+            fn fill($parameter: R) -> R {
+                $fill
+            }
 
             #[inline(always)]
             fn accumulate<I: Isa>($isa: I, $total: R::V<I>, $x: R::V<I>, $shift: R::V<I>) -> R::V<I> {
@@ -108,22 +112,22 @@ macro_rules! operations {
 }
 
 operations! {
-    Sum: NEGATIVE_ZERO, NEGATIVE_ZERO, |isa, total, x, _shift| R::add(isa, total, x), |a, b| R::add(isa, a, b);
-    Product: ONE, ONE, |isa, total, x, _shift| R::mul(isa, total, x), |a, b| R::mul(isa, a, b);
-    AbsoluteSum: ZERO, ZERO, |isa, total, x, _shift| R::add(isa, total, R::abs(isa, x)), |a, b| R::add(isa, a, b);
-    SquareSum: ZERO, ZERO, |isa, total, x, _shift| R::fma(isa, x, x, total), |a, b| R::add(isa, a, b);
-    /// Σ (x − shift)².
-    CentredSquareSum: ZERO, ZERO, |isa, total, x, shift| {
+    Sum: NEGATIVE_ZERO, |_shift| R::NEGATIVE_ZERO, |isa, total, x, _shift| R::add(isa, total, x), |a, b| R::add(isa, a, b);
+    Product: ONE, |_shift| R::ONE, |isa, total, x, _shift| R::mul(isa, total, x), |a, b| R::mul(isa, a, b);
+    AbsoluteSum: ZERO, |_shift| R::ZERO, |isa, total, x, _shift| R::add(isa, total, R::abs(isa, x)), |a, b| R::add(isa, a, b);
+    SquareSum: ZERO, |_shift| R::ZERO, |isa, total, x, _shift| R::fma(isa, x, x, total), |a, b| R::add(isa, a, b);
+    /// Σ (x − shift)². An infinite shift gives ∞ or NaN for every element, the filled ones too.
+    CentredSquareSum: ZERO, |shift| if shift.finite() { shift } else { R::ZERO }, |isa, total, x, shift| {
         let d = R::sub(isa, x, shift);
         R::fma(isa, d, d, total)
     }, |a, b| R::add(isa, a, b);
     /// Σ eˣ⁻ˢʰⁱᶠᵗ.
-    ExponentialSum: ZERO, NEGATIVE_INFINITY, |isa, total, x, shift| {
+    ExponentialSum: ZERO, |_shift| R::NEGATIVE_INFINITY, |isa, total, x, shift| {
         R::add(isa, total, R::exp(isa, R::sub(isa, x, shift)))
     }, |a, b| R::add(isa, a, b);
-    Maximum: NEGATIVE_INFINITY, NEGATIVE_INFINITY, |isa, total, x, _shift| maximum::<R, I>(isa, total, x),
+    Maximum: NEGATIVE_INFINITY, |_shift| R::NEGATIVE_INFINITY, |isa, total, x, _shift| maximum::<R, I>(isa, total, x),
         |a, b| maximum::<R, I>(isa, a, b);
-    Minimum: INFINITY, INFINITY, |isa, total, x, _shift| minimum::<R, I>(isa, total, x),
+    Minimum: INFINITY, |_shift| R::INFINITY, |isa, total, x, _shift| minimum::<R, I>(isa, total, x),
         |a, b| minimum::<R, I>(isa, a, b);
 }
 

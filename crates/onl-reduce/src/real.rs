@@ -1,6 +1,6 @@
 //! Floats that are computed with, and elements that are loaded as them.
 
-use onl_simd::{Isa, Scalar, math};
+use onl_simd::{Isa, MAXIMUM_F32_LANES, Scalar, math};
 use onl_tensor::{Element, bf16, f16};
 
 /// f32 or f64: what reductions compute in. Functions are those of [`Isa`], with the type as a parameter.
@@ -163,7 +163,7 @@ reals! {
 }
 
 macro_rules! short_floats {
-    ($t:ident, $load:ident, $load_partial:ident, $store:ident, $store_partial:ident) => {
+    ($t:ident, $load:ident, $store:ident, $store_partial:ident) => {
         impl Numeric for $t {
             type Real = f32;
             fn widen(self) -> f32 {
@@ -181,8 +181,12 @@ macro_rules! short_floats {
             }
             #[inline(always)]
             fn load_partial<I: Isa>(isa: I, source: &[$t], fill: f32) -> I::F32 {
-                // Fills are zeros, one and infinities, which the narrow types hold exactly.
-                isa.$load_partial(source, $t::from_f32(fill))
+                // A fill may be any f32, which the narrow type need not hold.
+                let mut lanes = [fill; MAXIMUM_F32_LANES];
+                for (lane, x) in lanes.iter_mut().zip(source) {
+                    *lane = x.to_f32();
+                }
+                isa.load_f32(&lanes)
             }
             #[inline(always)]
             fn store<I: Isa>(isa: I, x: I::F32, target: &mut [$t]) {
@@ -195,17 +199,5 @@ macro_rules! short_floats {
         }
     };
 }
-short_floats!(
-    f16,
-    load_f16,
-    load_partial_f16,
-    store_f16,
-    store_partial_f16
-);
-short_floats!(
-    bf16,
-    load_bf16,
-    load_partial_bf16,
-    store_bf16,
-    store_partial_bf16
-);
+short_floats!(f16, load_f16, store_f16, store_partial_f16);
+short_floats!(bf16, load_bf16, store_bf16, store_partial_bf16);

@@ -29,6 +29,9 @@ pub fn reduce_workspace(
         _ => return 0,
     };
     let elements: usize = dims.iter().product();
+    if elements == 0 {
+        return 0;
+    }
     let scratch = match axes {
         Some(axes) if axes.len() == dims.len() => {
             let layout = Layout::new(dims, axes);

@@ -53,6 +53,7 @@ pub(crate) fn block<T: Numeric, O: Operation<T::Real>, I: Isa>(
     shift: T::Real,
 ) -> T::Real {
     let width = <T::Real as Real>::lanes::<I>();
+    let fill = O::fill(shift);
     let shift = <T::Real as Real>::splat(isa, shift);
     let mut lanes = <T::Real as Real>::splat64(isa, O::START);
     let mut whole = source.chunks_exact(LANES);
@@ -68,7 +69,7 @@ pub(crate) fn block<T: Numeric, O: Operation<T::Real>, I: Isa>(
         if start + width <= rest.len() {
             *total = O::accumulate(isa, *total, T::load(isa, &rest[start..]), shift);
         } else if start < rest.len() {
-            let x = T::load_partial(isa, &rest[start..], O::FILL);
+            let x = T::load_partial(isa, &rest[start..], fill);
             *total = O::accumulate(isa, *total, x, shift);
         }
     }

@@ -279,4 +279,7 @@ impl<T: Numeric> SimdOp for Line<'_, T> {
     }
 }
 
-const _: () = assert!(BLOCK % LANES == 0, "blocks hold whole rounds of the lanes");
+const _: () = assert!(
+    BLOCK.is_multiple_of(LANES),
+    "blocks hold whole rounds of the lanes"
+);

@@ -252,7 +252,7 @@ fn part_sizes(
                 })
                 .collect())
         }
-        None if size % parts == 0 => Ok(SmallVec::from_elem(size / parts, parts)),
+        None if size.is_multiple_of(parts) => Ok(SmallVec::from_elem(size / parts, parts)),
         None => fail(format!("the size is no multiple of the {parts} parts")),
     }
 }
@@ -292,7 +292,7 @@ fn infer_split(context: &mut InferContext<'_>) -> Result<(), InferError> {
     let element_type = context.element_type(0)?;
     let by_attribute = context.node.opset < 13;
     let outputs = context.node.output_count();
-    let mut parts = outputs;
+    let mut parts = outputs.max(1);
     let mut uneven = false;
     if context.node.opset >= 18
         && let Some(count) = context.node.int("num_outputs")?

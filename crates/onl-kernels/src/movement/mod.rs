@@ -2,6 +2,7 @@
 
 mod arrange;
 mod convert;
+mod index;
 mod join;
 mod pad;
 mod select;
@@ -26,6 +27,7 @@ pub(crate) fn entries() -> Vec<KernelEntry> {
     entries.extend(select::entries());
     entries.extend(pad::entries());
     entries.extend(convert::entries());
+    entries.extend(index::entries());
     entries
 }
 

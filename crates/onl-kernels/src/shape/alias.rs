@@ -251,7 +251,7 @@ pub(crate) fn reshape_dims(
     let wanted = element_count(&shape);
     let total = element_count(input).unwrap_or(0);
     match (free, wanted) {
-        (Some(axis), Some(others)) if others > 0 && total % others == 0 => {
+        (Some(axis), Some(others)) if others > 0 && total.is_multiple_of(others) => {
             shape.dims_mut()[axis] = total / others;
             Ok(shape)
         }
