@@ -49,7 +49,7 @@ pub fn onl() -> Command {
     Command::new(path)
 }
 
-/// Path of a model of the list in `xtask/models.json`, fetched when it is not there yet.
+/// Path of a model of the list in `tests/models/models.json`, fetched when it is not there yet.
 pub fn model(name: &str) -> PathBuf {
     let path = target().join("models").join(format!("{name}.onnx"));
     static FETCHING: Mutex<()> = Mutex::new(());
