@@ -3,8 +3,10 @@
 #![forbid(unsafe_code)]
 
 mod build;
+mod planted;
 
 pub use build::ModelBuilder;
+pub use planted::planted_table;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

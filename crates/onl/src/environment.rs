@@ -46,6 +46,11 @@ impl Environment {
 
     /// Kernels of the caller's own beside or instead of the builtin ones.
     pub fn with_table(table: KernelTable, profiles: ProfileSource) -> Self {
+        Self::with_system(table, profiles, CpuSystem::current())
+    }
+
+    /// As [`with_table`](Self::with_table), on a machine that was described elsewhere.
+    pub fn with_system(table: KernelTable, profiles: ProfileSource, system: CpuSystem) -> Self {
         let registry = TuningRegistry::new();
         let mut diagnostics = Vec::new();
         for entry in table.entries() {
@@ -76,7 +81,7 @@ impl Environment {
         Environment(Arc::new(Shared {
             table: Arc::new(table),
             registry,
-            system: CpuSystem::current(),
+            system,
             folder,
             diagnostics,
             loaded: Mutex::new(HashMap::new()),
