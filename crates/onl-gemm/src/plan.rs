@@ -104,7 +104,10 @@ impl Plan {
         config: &GemmConfig,
         tier: IsaTier,
     ) -> Plan {
-        let Dimensions { batches, m, n, k } = dims;
+        let Dimensions { batches, k, .. } = dims;
+        // An empty result may stand beside dimensions of any size.
+        let empty = batches == 0 || dims.m == 0 || dims.n == 0;
+        let (m, n) = if empty { (0, 0) } else { (dims.m, dims.n) };
         let kernels = S::Compute::kernels(tier);
         let (height, width) = (kernels.rows(), kernels.columns());
         let bytes = size_of::<S::Compute>();

@@ -23,7 +23,7 @@ impl<'a, S> Matrix<'a, S> {
             elements,
             row_stride: columns,
             column_stride: 1,
-            batch_stride: rows * columns,
+            batch_stride: rows.saturating_mul(columns),
         }
     }
 
@@ -33,7 +33,7 @@ impl<'a, S> Matrix<'a, S> {
             elements,
             row_stride: 1,
             column_stride: rows,
-            batch_stride: rows * columns,
+            batch_stride: rows.saturating_mul(columns),
         }
     }
 
@@ -74,7 +74,12 @@ impl Batch<'_> {
 
     /// Number of products.
     pub fn count(&self) -> usize {
-        self.dims.iter().product()
+        if self.dims.contains(&0) {
+            return 0;
+        }
+        self.dims
+            .iter()
+            .fold(1, |count: usize, &dim| count.saturating_mul(dim))
     }
 
     /// The matrices of A and B that entry `index` multiplies.

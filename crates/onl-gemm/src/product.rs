@@ -79,7 +79,7 @@ impl<'a, S> Output<'a, S> {
         Output {
             elements,
             row_stride: columns,
-            batch_stride: rows * columns,
+            batch_stride: rows.saturating_mul(columns),
         }
     }
 }

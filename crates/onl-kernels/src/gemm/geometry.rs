@@ -52,13 +52,13 @@ impl Geometry {
             m,
             n,
             k: a_k,
-            b_matrices: b_batch.iter().product(),
+            b_matrices: count(b_batch),
             output: Shape::scalar(),
             dims: SmallVec::from_elem(1, rank),
             a_strides: SmallVec::from_elem(0, rank),
             b_strides: SmallVec::from_elem(0, rank),
         };
-        let (mut a_matrix, mut b_matrix) = (1, 1);
+        let (mut a_matrix, mut b_matrix) = (1usize, 1usize);
         for axis in (0..rank).rev() {
             let size = |batch: &[usize]| {
                 (axis + batch.len())
@@ -76,8 +76,8 @@ impl Geometry {
             if y != 1 {
                 geometry.b_strides[axis] = b_matrix;
             }
-            a_matrix *= x;
-            b_matrix *= y;
+            a_matrix = a_matrix.saturating_mul(x);
+            b_matrix = b_matrix.saturating_mul(y);
         }
         geometry.output = geometry.dims.iter().copied().collect();
         if a.len() > 1 {
@@ -87,7 +87,7 @@ impl Geometry {
             geometry.output.push(n);
         }
         if geometry.b_matrices == 1 {
-            geometry.m *= geometry.dims.iter().product::<usize>();
+            geometry.m = geometry.m.saturating_mul(count(&geometry.dims));
             geometry.dims.clear();
             geometry.a_strides.clear();
             geometry.b_strides.clear();
@@ -112,6 +112,15 @@ impl Geometry {
                 product.saturating_mul(x)
             })
     }
+}
+
+/// Product of sizes; an empty tensor may have sizes whose product does not fit.
+pub(super) fn count(dims: &[usize]) -> usize {
+    if dims.contains(&0) {
+        return 0;
+    }
+    dims.iter()
+        .fold(1, |count: usize, &dim| count.saturating_mul(dim))
 }
 
 fn split_rows(a: &[usize]) -> (&[usize], usize, usize) {

@@ -1,6 +1,6 @@
 //! `MatMul` of floats.
 
-use super::geometry::{Geometry, infer_dims};
+use super::geometry::{Geometry, count, infer_dims};
 use super::{Prepared, check_arity, config, for_float};
 use crate::{
     InferContext, InferError, KernelError, KernelIo, PrepareContext, PrepareError, PreparedKernel,
@@ -51,7 +51,7 @@ fn pack<S: Storage>(
     let (matrices, k, n) = match dims {
         [] => return Ok(None),
         [k] => (1, *k, 1),
-        [batch @ .., k, n] => (batch.iter().product(), *k, *n),
+        [batch @ .., k, n] => (count(batch), *k, *n),
     };
     let matrix = Matrix::row_major(b.as_slice::<S>()?, k, n);
     match PackedB::new(&matrix, matrices, k, n, tier) {

@@ -485,6 +485,32 @@ fn broken_nodes_are_refused_with_the_reason() {
 }
 
 #[test]
+fn empty_tensors_of_absurd_sizes_do_not_panic() {
+    const HUGE: usize = 1 << 40;
+    let shapes: [(&[usize], &[usize]); 4] = [
+        (&[HUGE, HUGE, 0, 4], &[4, 5]),
+        (&[HUGE, HUGE, 3, 0], &[0, 5]),
+        (&[3, 0], &[HUGE, HUGE, 0, 5]),
+        (&[HUGE, HUGE, 3, 4], &[HUGE, HUGE, 4, 0]),
+    ];
+    for (a, b) in shapes {
+        for constants in [&[][..], &[1]] {
+            let zeros = |dims: &[usize]| Tensor::zeros(ElementType::Float32, dims).ok();
+            let case = Case {
+                inputs: vec![zeros(a), zeros(b)],
+                ..matmul(&[1, 1], &[1, 1], constants)
+            };
+            if case.inputs.iter().any(Option::is_none) {
+                continue;
+            }
+            if let Ok(output) = case.run(2) {
+                assert!(output.is_empty(), "{a:?} by {b:?}");
+            }
+        }
+    }
+}
+
+#[test]
 fn optional_c_may_be_omitted_by_name() {
     let mut case = gemm(&[&[3, 4], &[4, 5]], Vec::new());
     case.inputs.push(None);
