@@ -1,7 +1,11 @@
 use crate::DisjointSlice;
-use onl_profiling::RegionSite;
-use std::marker::PhantomData;
+use crate::executor::RunState;
+use crate::pool::{Admission, Body, CaughtPanic, Outcome, Task, nanoseconds_since, panic_message};
+use crate::scope::Scope;
+use onl_profiling::{Collector, InlineReason, LaneBusy, ParallelRegionEvent, RegionSite};
 use std::ops::Range;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Instant;
 use thiserror::Error;
 
 /// How a kernel wants a region divided. Chunk `i` covers `[i · grain, min((i + 1) · grain, total))`: boundaries
@@ -59,8 +63,10 @@ pub struct Chunk {
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum RegionError {
     /// A chunk panicked; the executor stays usable.
-    #[error("lane {lane} panicked in region '{site}': {message}")]
+    #[error("lane {lane} panicked in region '{site}'{}: {message}", at_node(.node))]
     Panicked {
+        /// Node that was being executed, by its position in the plan.
+        node: Option<u32>,
         /// Lane that ran the chunk.
         lane: usize,
         /// Label of the region's site.
@@ -70,36 +76,57 @@ pub enum RegionError {
     },
 }
 
+fn at_node(node: &Option<u32>) -> String {
+    node.map_or(String::new(), |node| format!(" of node {node}"))
+}
+
 /// The lanes of a run: what a kernel gets to open regions with.
 #[derive(Clone, Copy)]
 pub struct Lanes<'run> {
-    count: usize,
-    _run: PhantomData<&'run ()>,
+    run: Option<&'run RunState<'run>>,
+    node: Option<u32>,
+}
+
+/// How a region came to its end.
+struct Ended {
+    admitted: usize,
+    inline_reason: Option<InlineReason>,
+    outcome: Outcome,
 }
 
 impl<'run> Lanes<'run> {
     /// Lanes of a caller that works alone.
     pub fn serial() -> Lanes<'static> {
         Lanes {
-            count: 1,
-            _run: PhantomData,
+            run: None,
+            node: None,
         }
     }
 
-    pub(crate) fn with_count(count: usize) -> Self {
+    pub(crate) fn of_run(run: &'run RunState<'run>) -> Self {
         Lanes {
-            count,
-            _run: PhantomData,
+            run: Some(run),
+            node: None,
+        }
+    }
+
+    /// The same lanes, whose events and errors name a node of the plan.
+    #[must_use]
+    pub fn for_node(self, node: u32) -> Self {
+        Lanes {
+            node: Some(node),
+            ..self
         }
     }
 
     /// Most lanes that a region can get, the caller included; per-lane scratch is sized by it.
     pub fn count(&self) -> usize {
-        self.count
+        self.run.map_or(1, |run| run.team.workers + 1)
     }
 
-    /// Runs `body` once for every chunk of the region, in any order and on any lane, and returns when all are done.
-    /// A region opened inside a chunk runs inline.
+    /// Runs `body` once for every chunk of the region, in any order and on any lane, and returns when all are done. Lane
+    /// `l` starts with chunk `l` if it comes before another lane has taken it. A region opened inside a chunk runs
+    /// inline, on the lane of that chunk.
     ///
     /// # Errors
     /// [`RegionError::Panicked`] when a chunk panicked; the other claimed chunks are complete.
@@ -109,16 +136,8 @@ impl<'run> Lanes<'run> {
         spec: RegionSpec,
         body: F,
     ) -> Result<(), RegionError> {
-        let _ = site;
-        for index in 0..spec.chunks() {
-            let start = index * spec.grain;
-            body(Chunk {
-                index,
-                range: start..(start + spec.grain).min(spec.total),
-                lane: 0,
-            });
-        }
-        Ok(())
+        // SAFETY: `body` lives until `open` returns.
+        unsafe { self.open(site, &spec, Body::new(&body)) }
     }
 
     /// As [`region`](Self::region), and gives each chunk its own part of `output`: unit `u` owns elements
@@ -138,8 +157,8 @@ impl<'run> Lanes<'run> {
         body: F,
     ) -> Result<(), RegionError> {
         assert_eq!(
-            output.len(),
-            spec.total * per_unit,
+            Some(output.len()),
+            spec.total.checked_mul(per_unit),
             "output of a region has per_unit elements a unit"
         );
         let output = DisjointSlice::new(output);
@@ -149,5 +168,186 @@ impl<'run> Lanes<'run> {
             let part = unsafe { output.part(range) };
             body(chunk, part)
         })
+    }
+
+    /// # Safety
+    /// The body lives until this returns.
+    unsafe fn open(
+        &self,
+        site: &'static RegionSite,
+        spec: &RegionSpec,
+        body: Body,
+    ) -> Result<(), RegionError> {
+        let recording = self.run.and_then(|run| run.collector).map(Recording::start);
+        let run = self.run.map_or(0, |run| std::ptr::from_ref(run) as usize);
+        let task = Task {
+            body,
+            total: spec.total,
+            grain: spec.grain.max(1),
+            run,
+            region: recording.as_ref().map_or(0, |recording| recording.region),
+        };
+        let scope = Scope::current();
+        let opener = if scope.inside && scope.run == run {
+            scope.lane
+        } else {
+            0
+        };
+        let ended = match self.run {
+            // SAFETY: the caller's obligation.
+            None => unsafe { inline(&task, opener, InlineReason::Limit) },
+            Some(run) => match admit(run, spec, &task, scope) {
+                // SAFETY: the caller's obligation.
+                Err(reason) => unsafe { inline(&task, opener, reason) },
+                Ok(admission) => match run.pool.run(&run.team, task, admission) {
+                    Some(outcome) => Ended {
+                        admitted: admission.lanes,
+                        inline_reason: None,
+                        outcome,
+                    },
+                    // SAFETY: the caller's obligation.
+                    None => unsafe { inline(&task, opener, InlineReason::NoLane) },
+                },
+            },
+        };
+        if let (Some(recording), Some(run)) = (recording, self.run) {
+            let parent = scope
+                .inside
+                .then_some(scope.region)
+                .filter(|&region| region != 0);
+            recording.collector.record(ParallelRegionEvent {
+                region: recording.region,
+                parent,
+                run: run.run,
+                node: self.node,
+                opener: opener as u32,
+                executor: run.executor,
+                site,
+                path: spec.path,
+                tiles: spec.tiles,
+                total: task.total as u64,
+                grain: task.grain as u64,
+                requested: most_lanes(run.allowed, spec, &task) as u32,
+                admitted: ended.admitted as u32,
+                participants: ended.outcome.participants,
+                inline_reason: ended.inline_reason,
+                wait_ns: ended.outcome.wait_ns,
+                wall_ns: nanoseconds_since(recording.opened),
+                busy: ended.outcome.busy,
+            });
+        }
+        match ended.outcome.panic {
+            None => Ok(()),
+            Some(CaughtPanic { lane, message }) => Err(RegionError::Panicked {
+                node: self.node,
+                lane,
+                site: site.label,
+                message,
+            }),
+        }
+    }
+}
+
+struct Recording<'c> {
+    collector: &'c Collector,
+    region: u64,
+    opened: Instant,
+}
+
+impl<'c> Recording<'c> {
+    fn start(collector: &'c Collector) -> Self {
+        Recording {
+            collector,
+            region: collector.next_region(),
+            opened: Instant::now(),
+        }
+    }
+}
+
+/// Lanes that a region may have, of those available.
+fn most_lanes(available: usize, spec: &RegionSpec, task: &Task) -> usize {
+    let limit = match spec.max_participants {
+        0 => usize::MAX,
+        limit => limit,
+    };
+    available.min(limit).min(task.chunks()).max(1)
+}
+
+/// Which lanes a region gets in the state in which it meets them.
+fn admit(
+    run: &RunState<'_>,
+    spec: &RegionSpec,
+    task: &Task,
+    scope: Scope,
+) -> Result<Admission, InlineReason> {
+    if scope.inside {
+        return Err(InlineReason::Nested);
+    }
+    if task.chunks() < 2 || spec.total < spec.minimum_total {
+        return Err(InlineReason::BelowThreshold);
+    }
+    if spec.max_participants == 1 {
+        return Err(InlineReason::Limit);
+    }
+    if run.team.workers == 0 {
+        return Err(run.lone_reason);
+    }
+    let lanes = most_lanes(run.team.workers + 1, spec, task);
+    let everybody = Admission {
+        lanes,
+        awake_only: false,
+    };
+    if spec.serial_ns == 0 || (run.hot_ns <= 0.0 && run.cold_ns <= 0.0) {
+        return Ok(everybody);
+    }
+    let serial = spec.serial_ns as f64;
+    let saved = |lanes: usize| serial * (1.0 - 1.0 / lanes as f64);
+    let awake = 1 + run.pool.awake(&run.team).min(lanes - 1);
+    let gain_awake = saved(awake) - run.hot_ns;
+    let gain_all = saved(lanes) - run.cold_ns;
+    let awake_pays = awake > 1 && gain_awake >= 0.0;
+    if awake < lanes && gain_all >= 0.0 && (!awake_pays || gain_all > gain_awake) {
+        Ok(everybody)
+    } else if awake_pays {
+        Ok(Admission {
+            lanes: awake,
+            awake_only: true,
+        })
+    } else {
+        Err(InlineReason::Cost)
+    }
+}
+
+/// Runs every chunk on the calling lane.
+///
+/// # Safety
+/// The task's body lives until this returns.
+unsafe fn inline(task: &Task, lane: usize, reason: InlineReason) -> Ended {
+    let started = task.timing().then(Instant::now);
+    let outer = Scope::enter(task.run, task.region, lane);
+    let chunks = task.chunks();
+    let result = catch_unwind(AssertUnwindSafe(|| {
+        for index in 0..chunks {
+            // SAFETY: the caller's obligation.
+            unsafe { task.body.run(task.chunk(index, lane)) };
+        }
+    }));
+    Scope::leave(outer);
+    let mut busy = LaneBusy::none();
+    if let Some(started) = started {
+        busy.add(lane, nanoseconds_since(started));
+    }
+    Ended {
+        admitted: 1,
+        inline_reason: Some(reason),
+        outcome: Outcome {
+            panic: result.err().map(|payload| CaughtPanic {
+                lane,
+                message: panic_message(payload),
+            }),
+            participants: u32::from(chunks > 0),
+            wait_ns: 0,
+            busy,
+        },
     }
 }

@@ -1,6 +1,8 @@
+use serde::Serialize;
+
 /// A place in a kernel that opens parallel regions. Made by [`region_site!`](crate::region_site), one static per
 /// place.
-#[derive(Debug, PartialEq, Eq, Hash)]
+#[derive(Debug, PartialEq, Eq, Hash, Serialize)]
 pub struct RegionSite {
     /// Name of the region, as `elementwise.unary`.
     pub label: &'static str,

@@ -1,0 +1,1 @@
+//! Machines as trees of text files, for tests.

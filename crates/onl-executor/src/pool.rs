@@ -1,0 +1,603 @@
+//! Worker lanes, and the region descriptors through which callers share work with them.
+//!
+//! A run owns the worker lanes that it took from the free mask. Its *leader* is the lowest of them; the run's regions
+//! use the descriptor beside the leader, so descriptors are as many as workers and entering a run allocates nothing.
+//! A region is published by the claim word ([`Claims`]) and announced by one store into the mailbox of every
+//! admitted lane. The caller returns when all *claimed* units are reported: a lane that did not come costs nothing.
+
+use crate::claims::{Claims, GENERATION_MASK, MAX_UNITS, PREFERRED_LANES};
+use crate::lanes::Chunk;
+use crate::scope::Scope;
+use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Mutex, Ordering, UnsafeCell, fence, lock};
+use crate::thread_affinity::{CpuMask, current_cpu};
+use crate::wait::{Mailbox, WaitMode, Waiter, wait_as_caller};
+use crossbeam::utils::CachePadded;
+use onl_cpu::{DenormalGuard, DenormalMode};
+use onl_profiling::LaneBusy;
+use std::any::Any;
+use std::cell::Cell;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Instant;
+
+/// Most lanes of an executor, the caller included.
+pub(crate) const MAX_LANES: usize = 4096;
+/// Words of a mask of workers.
+pub(crate) const MASK_WORDS: usize = MAX_LANES / 64;
+
+/// A message: `generation : 36 | leader : 12 | lane : 12 | 0 : 3 | stop : 1`.
+const STOP: u64 = 1;
+const LANE_SHIFT: u32 = 4;
+const LEADER_SHIFT: u32 = 16;
+const GENERATION_SHIFT: u32 = 28;
+const INDEX_MASK: u64 = 0xfff;
+
+fn message(generation: u64, leader: usize, lane: usize) -> u64 {
+    generation << GENERATION_SHIFT | (leader as u64) << LEADER_SHIFT | (lane as u64) << LANE_SHIFT
+}
+
+/// A region body without its type.
+#[derive(Clone, Copy)]
+pub(crate) struct Body {
+    data: *const (),
+    call: unsafe fn(*const (), Chunk),
+}
+
+impl Body {
+    pub(crate) fn new<F: Fn(Chunk) + Sync>(body: &F) -> Self {
+        /// # Safety
+        /// `data` is the address of a live `F`.
+        unsafe fn call<F: Fn(Chunk)>(data: *const (), chunk: Chunk) {
+            // SAFETY: the caller's obligation.
+            unsafe { (*data.cast::<F>())(chunk) }
+        }
+        Body {
+            data: std::ptr::from_ref(body).cast(),
+            call: call::<F>,
+        }
+    }
+
+    /// Runs the body on one chunk.
+    ///
+    /// # Safety
+    /// The body that this was made of is alive.
+    pub(crate) unsafe fn run(self, chunk: Chunk) {
+        // SAFETY: `call` is the instance for the type of `data`, which is alive and `Sync`.
+        unsafe { (self.call)(self.data, chunk) }
+    }
+}
+
+/// What the lanes of a region need to know.
+#[derive(Clone, Copy)]
+pub(crate) struct Task {
+    pub(crate) body: Body,
+    pub(crate) total: usize,
+    /// At least 1.
+    pub(crate) grain: usize,
+    /// Identity of the run, for regions opened inside chunks.
+    pub(crate) run: usize,
+    /// Number of the region, 0 when nothing is recorded and no time measured.
+    pub(crate) region: u64,
+}
+
+impl Task {
+    /// Number of chunks.
+    pub(crate) fn chunks(&self) -> usize {
+        self.total.div_ceil(self.grain)
+    }
+
+    /// Whether lanes measure their time.
+    pub(crate) fn timing(&self) -> bool {
+        self.region != 0
+    }
+
+    /// The chunk of a number.
+    pub(crate) fn chunk(&self, index: usize, lane: usize) -> Chunk {
+        let start = index * self.grain;
+        Chunk {
+            index,
+            range: start..start.saturating_add(self.grain).min(self.total),
+            lane,
+        }
+    }
+}
+
+/// What is published for a region. One cache line of 64 bytes: the lane that takes a unit has the rest with it.
+#[repr(C, align(64))]
+struct Published {
+    claims: Claims,
+    descriptor: UnsafeCell<Descriptor>,
+}
+
+#[derive(Clone, Copy)]
+struct Descriptor {
+    task: Task,
+    /// Consecutive chunks per unit.
+    stride: usize,
+}
+
+impl Descriptor {
+    /// Where a slot points before its first region.
+    fn none() -> Self {
+        /// # Safety
+        /// None.
+        unsafe fn nothing(_: *const (), _: Chunk) {}
+        Descriptor {
+            task: Task {
+                body: Body {
+                    data: std::ptr::null(),
+                    call: nothing,
+                },
+                total: 0,
+                grain: 1,
+                run: 0,
+                region: 0,
+            },
+            stride: 1,
+        }
+    }
+}
+
+/// A panic that a lane caught.
+pub(crate) struct CaughtPanic {
+    pub(crate) lane: usize,
+    pub(crate) message: String,
+}
+
+/// The region descriptor of the run that a worker leads.
+struct Slot {
+    published: CachePadded<Published>,
+    /// Reported work of worker lanes: lanes in the upper half, units in the lower.
+    done: CachePadded<AtomicU64>,
+    /// Generation of the last region. Only the run's caller touches it, under `open`.
+    generation: AtomicU64,
+    /// Whether a region is open.
+    open: AtomicBool,
+    panicked: AtomicBool,
+    panic: Mutex<Option<CaughtPanic>>,
+}
+
+// SAFETY: `descriptor` is written by the caller that holds `open`, before the claim word is published and after every
+// unit of the region before was reported; lanes read it only while they hold an unreported unit. The pointer in it
+// leads to a `Sync` body that lives until the region returns.
+unsafe impl Send for Slot {}
+// SAFETY: as above.
+unsafe impl Sync for Slot {}
+
+/// What a worker writes about its last region.
+struct Busy {
+    message: AtomicU64,
+    nanoseconds: AtomicU64,
+}
+
+struct Worker {
+    mailbox: CachePadded<Mailbox>,
+    busy: CachePadded<Busy>,
+    slot: Slot,
+}
+
+/// Worker lanes of one executor.
+pub(crate) struct Pool {
+    workers: Box<[Worker]>,
+    free: Box<[CachePadded<AtomicU64>]>,
+    wait: WaitMode,
+    /// More lanes than processors.
+    crowded: bool,
+    denormals: DenormalMode,
+    refused_pins: AtomicU32,
+}
+
+/// Workers that a run took.
+pub(crate) struct Team {
+    mask: [u64; MASK_WORDS],
+    words: usize,
+    pub(crate) leader: Option<usize>,
+    pub(crate) workers: usize,
+}
+
+impl Team {
+    fn iter(&self) -> impl Iterator<Item = usize> + '_ {
+        self.mask[..self.words]
+            .iter()
+            .enumerate()
+            .flat_map(|(index, &word)| {
+                let mut left = word;
+                std::iter::from_fn(move || {
+                    (left != 0).then(|| {
+                        let bit = left.trailing_zeros() as usize;
+                        left &= left - 1;
+                        index * 64 + bit
+                    })
+                })
+            })
+    }
+}
+
+/// Which of a team's lanes a region invites.
+#[derive(Clone, Copy)]
+pub(crate) struct Admission {
+    /// Lanes, the caller included, at least 2.
+    pub(crate) lanes: usize,
+    /// Whether sleeping lanes are left asleep.
+    pub(crate) awake_only: bool,
+}
+
+/// What a region that ran on several lanes did.
+pub(crate) struct Outcome {
+    pub(crate) panic: Option<CaughtPanic>,
+    pub(crate) participants: u32,
+    pub(crate) wait_ns: u64,
+    pub(crate) busy: LaneBusy,
+}
+
+impl Pool {
+    pub(crate) fn new(
+        workers: usize,
+        wait: WaitMode,
+        crowded: bool,
+        denormals: DenormalMode,
+    ) -> Self {
+        let worker = || Worker {
+            mailbox: CachePadded::new(Mailbox::new()),
+            busy: CachePadded::new(Busy {
+                message: AtomicU64::new(0),
+                nanoseconds: AtomicU64::new(0),
+            }),
+            slot: Slot {
+                published: CachePadded::new(Published {
+                    claims: Claims::new(),
+                    descriptor: UnsafeCell::new(Descriptor::none()),
+                }),
+                done: CachePadded::new(AtomicU64::new(0)),
+                generation: AtomicU64::new(0),
+                open: AtomicBool::new(false),
+                panicked: AtomicBool::new(false),
+                panic: Mutex::new(None),
+            },
+        };
+        let words = workers.div_ceil(64);
+        Pool {
+            workers: (0..workers).map(|_| worker()).collect(),
+            free: (0..words)
+                .map(|word| {
+                    let here = (workers - word * 64).min(64);
+                    CachePadded::new(AtomicU64::new(u64::MAX >> (64 - here)))
+                })
+                .collect(),
+            wait,
+            crowded,
+            denormals,
+            refused_pins: AtomicU32::new(0),
+        }
+    }
+
+    pub(crate) fn workers(&self) -> usize {
+        self.workers.len()
+    }
+
+    pub(crate) fn denormals(&self) -> DenormalMode {
+        self.denormals
+    }
+
+    /// Lanes whose processor the system refused.
+    pub(crate) fn refused_pins(&self) -> u32 {
+        self.refused_pins.load(Ordering::Relaxed)
+    }
+
+    /// Takes up to `wanted` free workers.
+    pub(crate) fn take(&self, wanted: usize) -> Team {
+        let mut team = Team {
+            mask: [0; MASK_WORDS],
+            words: self.free.len(),
+            leader: None,
+            workers: 0,
+        };
+        for (index, free) in self.free.iter().enumerate() {
+            let missing = wanted - team.workers;
+            if missing == 0 {
+                break;
+            }
+            let mut available = free.load(Ordering::Relaxed);
+            loop {
+                let taken = lowest_bits(available, missing);
+                if taken == 0 {
+                    break;
+                }
+                match free.compare_exchange_weak(
+                    available,
+                    available & !taken,
+                    Ordering::Acquire,
+                    Ordering::Relaxed,
+                ) {
+                    Ok(_) => {
+                        team.mask[index] = taken;
+                        team.workers += taken.count_ones() as usize;
+                        break;
+                    }
+                    Err(now) => available = now,
+                }
+            }
+        }
+        let leader = team.iter().next();
+        team.leader = leader;
+        team
+    }
+
+    /// Gives a team's workers back.
+    pub(crate) fn give_back(&self, team: &Team) {
+        for (free, &mask) in self.free.iter().zip(&team.mask) {
+            if mask != 0 {
+                free.fetch_or(mask, Ordering::Release);
+            }
+        }
+    }
+
+    /// Wakes the sleeping workers of a team, so that they are awake at its first region.
+    pub(crate) fn wake(&self, team: &Team) {
+        // A frugal lane would sleep again before it is needed.
+        if self.wait == WaitMode::Frugal {
+            return;
+        }
+        for worker in team.iter() {
+            let mailbox = &self.workers[worker].mailbox;
+            if mailbox.is_asleep() {
+                mailbox.wake(current_cpu());
+            }
+        }
+    }
+
+    /// Workers of a team that are awake.
+    pub(crate) fn awake(&self, team: &Team) -> usize {
+        team.iter()
+            .filter(|&worker| !self.workers[worker].mailbox.is_asleep())
+            .count()
+    }
+
+    /// Runs a region on the caller and the admitted lanes of its team. `None`: the team has no worker, or a region
+    /// of the same run is open on another thread.
+    pub(crate) fn run(&self, team: &Team, task: Task, admission: Admission) -> Option<Outcome> {
+        let leader = team.leader?;
+        let slot = &self.workers[leader].slot;
+        if slot.open.swap(true, Ordering::Acquire) {
+            return None;
+        }
+        let generation = (slot.generation.load(Ordering::Relaxed) + 1) & GENERATION_MASK;
+        slot.generation.store(generation, Ordering::Relaxed);
+        let chunks = task.chunks();
+        let stride = chunks.div_ceil(MAX_UNITS);
+        let units = chunks.div_ceil(stride);
+        // SAFETY: this caller holds `open`; every unit of the region before was reported, so no lane reads the
+        // descriptor, and none will before the claim word of this generation is published.
+        unsafe {
+            *slot.published.descriptor.get() = Descriptor { task, stride };
+        }
+        slot.done.store(0, Ordering::Relaxed);
+        let preferred = admission.lanes.min(PREFERRED_LANES).min(units);
+        slot.published.claims.open(generation, units, preferred);
+        self.announce(team, leader, generation, admission);
+
+        let own = slot.work(generation, 0, Some(0));
+        let waiting = task.timing().then(Instant::now);
+        wait_as_caller(self.crowded, || slot.reported_units() + own.units == units);
+        let wait_ns = waiting.map_or(0, nanoseconds_since);
+        let participants = 1 + (slot.done.load(Ordering::Relaxed) >> 32) as u32;
+
+        let mut busy = LaneBusy::none();
+        if task.timing() {
+            busy.add(0, own.busy_ns);
+            for (position, worker) in team.iter().enumerate() {
+                let report = &self.workers[worker].busy;
+                let lane = position + 1;
+                if report.message.load(Ordering::Relaxed) == message(generation, leader, lane) {
+                    busy.add(lane, report.nanoseconds.load(Ordering::Relaxed));
+                }
+            }
+        }
+        let panic = if slot.panicked.swap_if_set() {
+            lock(&slot.panic).take()
+        } else {
+            None
+        };
+        slot.open.store(false, Ordering::Release);
+        Some(Outcome {
+            panic,
+            participants,
+            wait_ns,
+            busy,
+        })
+    }
+
+    /// Tells the admitted lanes, and wakes those that sleep.
+    fn announce(&self, team: &Team, leader: usize, generation: u64, admission: Admission) {
+        let invited = admission.lanes - 1;
+        let mut told = 0;
+        for (position, worker) in team.iter().enumerate() {
+            if told == invited {
+                break;
+            }
+            let mailbox = &self.workers[worker].mailbox;
+            if admission.awake_only && mailbox.is_asleep() {
+                continue;
+            }
+            mailbox.post(message(generation, leader, position + 1));
+            told += 1;
+        }
+        // A lane that fell asleep after it was told stays asleep: its units go to the others.
+        if admission.awake_only {
+            return;
+        }
+        fence(Ordering::SeqCst);
+        for worker in team.iter().take(invited) {
+            let mailbox = &self.workers[worker].mailbox;
+            if mailbox.is_asleep() {
+                mailbox.wake(current_cpu());
+            }
+        }
+    }
+
+    /// Ends every worker. No run may be entered.
+    pub(crate) fn stop(&self) {
+        for worker in &self.workers {
+            worker.mailbox.post(STOP);
+        }
+        fence(Ordering::SeqCst);
+        for worker in &self.workers {
+            worker.mailbox.wake(u32::MAX);
+        }
+    }
+
+    /// The life of worker `index`.
+    pub(crate) fn serve(&self, index: usize, pin: Option<u32>) {
+        let _float_control = DenormalGuard::new(self.denormals);
+        let pinned = pin.is_some_and(|cpu| {
+            let applied = CpuMask::one(cpu).is_some_and(|mask| mask.apply_to_this_thread());
+            if !applied {
+                self.refused_pins.fetch_add(1, Ordering::Relaxed);
+            }
+            applied
+        });
+        let worker = &self.workers[index];
+        let mut waiter = Waiter::new(self.wait, self.crowded, pinned);
+        let mut seen = 0;
+        loop {
+            seen = waiter.next(&worker.mailbox, seen, || {
+                self.free[index / 64].load(Ordering::Relaxed) >> (index % 64) & 1 == 1
+            });
+            if seen & STOP != 0 {
+                return;
+            }
+            let generation = seen >> GENERATION_SHIFT;
+            let leader = (seen >> LEADER_SHIFT & INDEX_MASK) as usize;
+            let lane = (seen >> LANE_SHIFT & INDEX_MASK) as usize;
+            let slot = &self.workers[leader].slot;
+            let own = slot.work(generation, lane, None);
+            if own.units == 0 {
+                continue;
+            }
+            if own.timed {
+                worker.busy.message.store(seen, Ordering::Relaxed);
+                worker
+                    .busy
+                    .nanoseconds
+                    .store(own.busy_ns, Ordering::Relaxed);
+            }
+            slot.done
+                .fetch_add(1 << 32 | own.units as u64, Ordering::Release);
+        }
+    }
+}
+
+/// What one lane did in a region.
+struct LaneWork {
+    /// Units that need no more waiting: done, or dropped after a panic.
+    units: usize,
+    timed: bool,
+    busy_ns: u64,
+}
+
+impl Slot {
+    fn reported_units(&self) -> usize {
+        (self.done.load(Ordering::Acquire) & 0xffff_ffff) as usize
+    }
+
+    /// Takes and runs units until none is left. The units are not reported here.
+    fn work(&self, generation: u64, lane: usize, in_hand: Option<usize>) -> LaneWork {
+        let first = match in_hand {
+            Some(unit) => crate::claims::Claim::Unit(unit),
+            None => match self.published.claims.take(generation, lane, true) {
+                Some(claim) => claim,
+                None => {
+                    return LaneWork {
+                        units: 0,
+                        timed: false,
+                        busy_ns: 0,
+                    };
+                }
+            },
+        };
+        // SAFETY: this lane holds a unit of this generation that it has not reported, so the descriptor was completed
+        // before the claim word it took it from, and is not written before the report.
+        let Descriptor { task, stride } = unsafe { *self.published.descriptor.get() };
+        let chunks = task.chunks();
+        let units = chunks.div_ceil(stride);
+        let started = task.timing().then(Instant::now);
+        let outer = Scope::enter(task.run, task.region, lane);
+        let finished = Cell::new(0usize);
+        let result = catch_unwind(AssertUnwindSafe(|| {
+            let mut claim = first;
+            loop {
+                finished.set(finished.get() + 1);
+                let start = claim.unit(units) * stride;
+                for index in start..(start + stride).min(chunks) {
+                    // SAFETY: the body lives until the region returns, which waits for this unit's report.
+                    unsafe { task.body.run(task.chunk(index, lane)) };
+                }
+                match self.published.claims.take(generation, lane, false) {
+                    Some(next) => claim = next,
+                    None => break,
+                }
+            }
+        }));
+        Scope::leave(outer);
+        let mut accounted = finished.get();
+        if let Err(payload) = result {
+            accounted += self.published.claims.close(generation);
+            let mut kept = lock(&self.panic);
+            if kept.is_none() {
+                *kept = Some(CaughtPanic {
+                    lane,
+                    message: panic_message(payload),
+                });
+            }
+            self.panicked.store(true, Ordering::Relaxed);
+        }
+        LaneWork {
+            units: accounted,
+            timed: task.timing(),
+            busy_ns: started.map_or(0, nanoseconds_since),
+        }
+    }
+}
+
+/// Nanoseconds since an instant.
+pub(crate) fn nanoseconds_since(start: Instant) -> u64 {
+    u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// The text of a panic.
+pub(crate) fn panic_message(payload: Box<dyn Any + Send>) -> String {
+    let message = if let Some(text) = payload.downcast_ref::<&str>() {
+        (*text).to_owned()
+    } else if let Some(text) = payload.downcast_ref::<String>() {
+        text.clone()
+    } else {
+        "panic without a message".to_owned()
+    };
+    // A payload may panic when dropped; what it throws then is leaked.
+    if let Err(second) = catch_unwind(AssertUnwindSafe(|| drop(payload))) {
+        std::mem::forget(second);
+    }
+    message
+}
+
+/// The lowest `count` set bits.
+fn lowest_bits(word: u64, count: usize) -> u64 {
+    if word.count_ones() as usize <= count {
+        return word;
+    }
+    let mut rest = word;
+    for _ in 0..count {
+        rest &= rest - 1;
+    }
+    word & !rest
+}
+
+trait SwapIfSet {
+    /// Clears the flag and says whether it was set; only reads when it was not.
+    fn swap_if_set(&self) -> bool;
+}
+
+impl SwapIfSet for AtomicBool {
+    fn swap_if_set(&self) -> bool {
+        self.load(Ordering::Relaxed) && self.swap(false, Ordering::Relaxed)
+    }
+}

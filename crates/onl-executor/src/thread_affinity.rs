@@ -1,0 +1,149 @@
+//! On which processors a thread may run.
+
+/// Processors that a thread may run on, up to number 4095.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct CpuMask([u64; 64]);
+
+impl CpuMask {
+    /// The mask of one processor, when its number is representable.
+    pub(crate) fn one(cpu: u32) -> Option<Self> {
+        let mut mask = CpuMask([0; 64]);
+        *mask.0.get_mut(cpu as usize / 64)? |= 1 << (cpu % 64);
+        Some(mask)
+    }
+
+    /// The same processors without one; `None` when nothing would be left.
+    pub(crate) fn without(mut self, cpu: u32) -> Option<Self> {
+        *self.0.get_mut(cpu as usize / 64)? &= !(1 << (cpu % 64));
+        self.0.iter().any(|&word| word != 0).then_some(self)
+    }
+
+    /// The mask of the calling thread.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn of_this_thread() -> Option<Self> {
+        let mut mask = CpuMask([0; 64]);
+        // SAFETY: the kernel writes at most the stated number of bytes into the array.
+        let status = unsafe {
+            libc::sched_getaffinity(
+                0,
+                std::mem::size_of_val(&mask.0),
+                mask.0.as_mut_ptr().cast::<libc::cpu_set_t>(),
+            )
+        };
+        (status == 0).then_some(mask)
+    }
+
+    /// Makes this the mask of the calling thread; false when the system refuses.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn apply_to_this_thread(&self) -> bool {
+        // SAFETY: the kernel reads at most the stated number of bytes from the array.
+        unsafe {
+            libc::sched_setaffinity(
+                0,
+                std::mem::size_of_val(&self.0),
+                self.0.as_ptr().cast::<libc::cpu_set_t>(),
+            ) == 0
+        }
+    }
+
+    /// The mask of the calling thread.
+    #[cfg(not(target_os = "linux"))]
+    pub(crate) fn of_this_thread() -> Option<Self> {
+        None
+    }
+
+    /// Makes this the mask of the calling thread; false when the system refuses.
+    #[cfg(not(target_os = "linux"))]
+    pub(crate) fn apply_to_this_thread(&self) -> bool {
+        false
+    }
+}
+
+/// The processor that the calling thread runs on now, `u32::MAX` when unknown.
+#[cfg(target_os = "linux")]
+pub(crate) fn current_cpu() -> u32 {
+    // SAFETY: no arguments, no memory.
+    u32::try_from(unsafe { libc::sched_getcpu() }).unwrap_or(u32::MAX)
+}
+
+/// The processor that the calling thread runs on now, `u32::MAX` when unknown.
+#[cfg(not(target_os = "linux"))]
+pub(crate) fn current_cpu() -> u32 {
+    u32::MAX
+}
+
+/// Keeps an unpinned lane off its caller's processor.
+///
+/// Schedulers like to wake a thread where its waker runs. There it would wait for the caller's time slice, and the
+/// caller for it; so a lane that wakes on the caller's processor removes it from its own mask.
+pub(crate) struct CallerAvoidance {
+    original: Option<CpuMask>,
+    enabled: bool,
+}
+
+impl CallerAvoidance {
+    pub(crate) fn new(enabled: bool) -> Self {
+        CallerAvoidance {
+            original: None,
+            enabled,
+        }
+    }
+
+    /// Leaves `caller_cpu` if this thread runs on it and may run elsewhere.
+    pub(crate) fn leave(&mut self, caller_cpu: u32) {
+        if !self.enabled || caller_cpu == u32::MAX || current_cpu() != caller_cpu {
+            return;
+        }
+        let Some(original) = self.original.or_else(CpuMask::of_this_thread) else {
+            return;
+        };
+        if let Some(narrowed) = original.without(caller_cpu)
+            && narrowed.apply_to_this_thread()
+        {
+            self.original = Some(original);
+        }
+    }
+
+    /// Gives the thread its original mask back.
+    pub(crate) fn restore(&mut self) {
+        if let Some(original) = self.original.take() {
+            original.apply_to_this_thread();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mask_without_its_only_processor_is_refused() {
+        let mask = CpuMask::one(70).unwrap();
+        assert_eq!(mask.without(70), None);
+        assert_eq!(mask.without(3), Some(mask));
+        assert_eq!(CpuMask::one(4096), None);
+        assert_eq!(mask.without(4096), None);
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    #[allow(clippy::disallowed_methods)] // a test thread of its own keeps the harness's mask
+    fn leaving_and_restoring_gives_the_first_mask_back() {
+        std::thread::spawn(|| {
+            let before = CpuMask::of_this_thread().unwrap();
+            let mut avoidance = CallerAvoidance::new(true);
+            let cpu = current_cpu();
+            avoidance.leave(cpu);
+            if let Some(narrowed) = before.without(cpu)
+                && avoidance.original.is_some()
+            {
+                assert_eq!(CpuMask::of_this_thread(), Some(narrowed));
+                assert_ne!(current_cpu(), cpu);
+            }
+            avoidance.restore();
+            assert_eq!(CpuMask::of_this_thread(), Some(before));
+        })
+        .join()
+        .unwrap();
+    }
+}

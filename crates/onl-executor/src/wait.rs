@@ -1,0 +1,212 @@
+//! How a lane waits for its next region.
+
+use crate::sync::{AtomicU32, AtomicU64, Ordering, Sleeper, fence};
+use crate::thread_affinity::CallerAvoidance;
+use std::time::{Duration, Instant};
+
+/// How lanes wait between regions. Part of the execution identity.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum WaitMode {
+    /// Spins for as long as the executor lives: lanes join at once and use their processors all the time.
+    Latency,
+    /// Spins for an adaptive, bounded time of 20 to 500 µs, then sleeps. The time grows while spinning up to the bound
+    /// catches the next region, and shrinks while it does not.
+    #[default]
+    Balanced,
+    /// Sleeps at once.
+    Frugal,
+    /// Spins for this time, then sleeps.
+    Fixed(Duration),
+}
+
+impl WaitMode {
+    /// Name in the execution identity.
+    pub const fn name(self) -> &'static str {
+        match self {
+            WaitMode::Latency => "latency",
+            WaitMode::Balanced => "balanced",
+            WaitMode::Frugal => "frugal",
+            WaitMode::Fixed(_) => "fixed",
+        }
+    }
+}
+
+const SHORTEST_SPIN: Duration = Duration::from_micros(20);
+const LONGEST_SPIN: Duration = Duration::from_micros(500);
+const FIRST_SPIN: Duration = Duration::from_micros(100);
+/// A lane that spins longer than this lets other threads of its processor run now and then.
+const YIELD_AFTER: Duration = Duration::from_millis(10);
+/// A lane that was woken at the start of a run spins at least so long for the run's first region.
+const RUN_START_SPIN: Duration = Duration::from_micros(200);
+/// Polls between two looks at the clock.
+const POLLS_PER_CLOCK: u32 = 64;
+
+const AWAKE: u32 = 0;
+const ASLEEP: u32 = 1;
+
+/// Where a lane is told what to do. Callers write, the lane reads; only a lane that goes to sleep writes.
+pub(crate) struct Mailbox {
+    word: AtomicU64,
+    sleeper: Sleeper,
+    caller_cpu: AtomicU32,
+}
+
+impl Mailbox {
+    pub(crate) fn new() -> Self {
+        Mailbox {
+            word: AtomicU64::new(0),
+            sleeper: Sleeper::new(),
+            caller_cpu: AtomicU32::new(u32::MAX),
+        }
+    }
+
+    /// Leaves a message for a lane that is awake. A [`fence`] and [`is_asleep`](Self::is_asleep) must follow.
+    pub(crate) fn post(&self, word: u64) {
+        self.word.store(word, Ordering::Release);
+    }
+
+    /// Whether the lane sleeps or is about to.
+    pub(crate) fn is_asleep(&self) -> bool {
+        self.sleeper.word().load(Ordering::Relaxed) == ASLEEP
+    }
+
+    /// Wakes the lane if it sleeps. It keeps off `caller_cpu`.
+    pub(crate) fn wake(&self, caller_cpu: u32) {
+        self.caller_cpu.store(caller_cpu, Ordering::Relaxed);
+        if self.sleeper.word().swap(AWAKE, Ordering::Release) == ASLEEP {
+            self.sleeper.wake();
+        }
+    }
+
+    fn message_other_than(&self, seen: u64) -> Option<u64> {
+        let word = self.word.load(Ordering::Acquire);
+        (word != seen).then_some(word)
+    }
+
+    /// Sleeps until a caller wakes the lane; returns at once when there is a message already.
+    fn sleep(&self, seen: u64) {
+        let asleep = self.sleeper.word();
+        asleep.store(ASLEEP, Ordering::Relaxed);
+        // Pairs with the fence after `post`: either the caller sees the lane asleep, or the lane the message.
+        fence(Ordering::SeqCst);
+        if self.message_other_than(seen).is_some() {
+            asleep.store(AWAKE, Ordering::Relaxed);
+            return;
+        }
+        while asleep.load(Ordering::Acquire) == ASLEEP {
+            self.sleeper.sleep(ASLEEP);
+        }
+    }
+}
+
+/// The waiting of one lane.
+pub(crate) struct Waiter {
+    mode: WaitMode,
+    /// More lanes than processors: a spinning lane gives its processor to the one it waits for.
+    crowded: bool,
+    spin: Duration,
+    avoidance: CallerAvoidance,
+}
+
+impl Waiter {
+    pub(crate) fn new(mode: WaitMode, crowded: bool, pinned: bool) -> Self {
+        Waiter {
+            mode,
+            crowded,
+            spin: FIRST_SPIN,
+            avoidance: CallerAvoidance::new(!pinned),
+        }
+    }
+
+    /// Waits for a message other than `seen`. The clock is read only once the wait has lasted some polls. `idle` says whether no run holds the lane.
+    pub(crate) fn next(&mut self, mailbox: &Mailbox, seen: u64, idle: impl Fn() -> bool) -> u64 {
+        if let Some(word) = mailbox.message_other_than(seen) {
+            return word;
+        }
+        let mut began = None;
+        loop {
+            if let Some(word) = self.spin(mailbox, seen, &mut began) {
+                self.spin = (self.spin * 2).min(LONGEST_SPIN);
+                return word;
+            }
+            if idle() {
+                self.avoidance.restore();
+            }
+            let waited_since = *began.get_or_insert_with(Instant::now);
+            mailbox.sleep(seen);
+            self.avoidance
+                .leave(mailbox.caller_cpu.load(Ordering::Relaxed));
+            self.spin = if waited_since.elapsed() < LONGEST_SPIN {
+                (self.spin * 2).min(LONGEST_SPIN)
+            } else {
+                (self.spin / 2).max(SHORTEST_SPIN)
+            };
+            if let Some(word) = mailbox.message_other_than(seen) {
+                return word;
+            }
+            self.spin = self.spin.max(RUN_START_SPIN);
+            began = None;
+        }
+    }
+
+    fn spin(&self, mailbox: &Mailbox, seen: u64, began: &mut Option<Instant>) -> Option<u64> {
+        let limit = match self.mode {
+            WaitMode::Latency => Duration::MAX,
+            WaitMode::Balanced if self.crowded => SHORTEST_SPIN,
+            WaitMode::Balanced => self.spin,
+            WaitMode::Frugal => Duration::ZERO,
+            WaitMode::Fixed(limit) => limit,
+        };
+        self.spin_for(mailbox, seen, limit, began)
+    }
+
+    fn spin_for(
+        &self,
+        mailbox: &Mailbox,
+        seen: u64,
+        limit: Duration,
+        began: &mut Option<Instant>,
+    ) -> Option<u64> {
+        let mut polls = 0u32;
+        loop {
+            if let Some(word) = mailbox.message_other_than(seen) {
+                return Some(word);
+            }
+            if limit.is_zero() {
+                return None;
+            }
+            if self.crowded {
+                std::thread::yield_now();
+            } else {
+                std::hint::spin_loop();
+            }
+            polls += 1;
+            if self.crowded || polls == POLLS_PER_CLOCK {
+                polls = 0;
+                let waited = began.get_or_insert_with(Instant::now).elapsed();
+                if waited >= limit {
+                    return None;
+                }
+                if waited >= YIELD_AFTER {
+                    std::thread::yield_now();
+                }
+            }
+        }
+    }
+}
+
+/// Polls before a waiting caller gives its processor away between polls.
+const CALLER_POLLS: u32 = 4096;
+
+/// Waits on the caller's lane until `done`.
+pub(crate) fn wait_as_caller(crowded: bool, done: impl Fn() -> bool) {
+    let mut polls = 0u32;
+    while !done() {
+        if crowded || polls >= CALLER_POLLS {
+            std::thread::yield_now();
+        } else {
+            polls += 1;
+            std::hint::spin_loop();
+        }
+    }
+}
