@@ -178,16 +178,56 @@ impl<const N: usize> Plan<N> {
         }
     }
 
-    /// Copies what an operand contributes to the output elements from `start` on.
+    /// Copies what an operand contributes to the output elements from `start` on. Whole rows along axis 1 are copied
+    /// without looking at the outer axes.
     pub fn gather<T: Copy>(&self, operand: usize, source: &[T], start: usize, target: &mut [T]) {
+        let row = self.dims[0];
         let repeated = self.inner_stride(operand) == 0;
-        for run in self.runs(start..start + target.len()) {
-            let part = &mut target[run.position - start..][..run.len];
-            let offset = run.offsets[operand];
+        let (rows, row_stride) = match self.dims.get(1) {
+            Some(&rows) => (rows, self.strides[1][operand]),
+            None => (1, 0),
+        };
+        let mut done = 0;
+        while done < target.len() {
+            let mut rest = start + done;
+            let mut offset = 0;
+            for (&dim, stride) in self.dims.iter().zip(&self.strides) {
+                offset += rest % dim * stride[operand];
+                rest /= dim;
+            }
+            let column = (start + done) % row;
+            let left = target.len() - done;
+            if column != 0 || left < row {
+                let part = &mut target[done..][..left.min(row - column)];
+                done += part.len();
+                if repeated {
+                    part.fill(source[offset]);
+                } else {
+                    part.copy_from_slice(&source[offset..offset + part.len()]);
+                }
+                continue;
+            }
+            let whole = (left / row).min(rows - (start + done) / row % rows);
+            let part = &mut target[done..][..whole * row];
+            done += part.len();
+            let part = part.chunks_exact_mut(row).enumerate();
             if repeated {
-                part.fill(source[offset]);
+                for (i, part) in part {
+                    part.fill(source[offset + i * row_stride]);
+                }
+            } else if row >= SHORT_ROW {
+                for (i, part) in part {
+                    let offset = offset + i * row_stride;
+                    part.copy_from_slice(&source[offset..offset + row]);
+                }
             } else {
-                part.copy_from_slice(&source[offset..offset + run.len]);
+                // A call of the copy function costs more than a few elements.
+                for (i, part) in part {
+                    let offset = offset + i * row_stride;
+                    for (element, &own) in part.iter_mut().zip(&source[offset..offset + row]) {
+                        *element = own;
+                    }
+                }
             }
         }
     }
