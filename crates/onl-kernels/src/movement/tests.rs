@@ -308,7 +308,8 @@ fn shapes_are_inferred_without_constants_too() {
 #[test]
 fn every_entry_has_examples_and_regions() {
     for entry in super::entries() {
-        assert!(
+        assert_eq!(
+            entry.coverage.schema().is_some(),
             !entry.regions.is_empty(),
             "{} names its regions",
             entry.op_type
