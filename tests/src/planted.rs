@@ -1,13 +1,16 @@
 //! Kernels of a test registry whose costs are known: three with a default that is 1.5 times too slow, and a placebo.
 
+use onl_executor::{Lanes, RegionSpec};
 use onl_ir::OpId;
 use onl_kernels::{
-    Coverage, Example, ExampleInput, InferContext, InferError, KernelEntry, KernelError, KernelIo, KernelTable,
-    PrepareContext, PrepareError, PreparedKernel, SearchContext, ShapeDependence, TypeSource, infer,
+    Coverage, Example, ExampleInput, InferContext, InferError, KernelEntry, KernelError, KernelIo,
+    KernelTable, PrepareContext, PrepareError, PreparedKernel, SearchContext, ShapeDependence,
+    TypeSource, infer,
 };
-use onl_executor::{Lanes, RegionSpec};
 use onl_profiling::{RegionSite, region_site};
-use onl_snapshot::{Candidate, Parameter, ParameterKind, ParameterRow, ParameterValue, Schema, Search, TunedConfig};
+use onl_snapshot::{
+    Candidate, Parameter, ParameterKind, ParameterRow, ParameterValue, Schema, Search, TunedConfig,
+};
 use onl_tensor::ElementType;
 
 const TYPES: &[ElementType] = &[ElementType::Float32];
@@ -17,10 +20,15 @@ const PASSES: usize = 40;
 
 static SITE: RegionSite = region_site!("planted");
 
+static SITES: &[&RegionSite] = &[&SITE];
+
 static SCHEMA: Schema = Schema {
     parameters: &[Parameter {
         name: "algorithm.path",
-        kind: ParameterKind::Choice { default: "first", values: &["first", "second"] },
+        kind: ParameterKind::Choice {
+            default: "first",
+            values: &["first", "second"],
+        },
         unit: "",
         meaning: "Which of two forms with equal outputs runs.",
     }],
@@ -42,7 +50,9 @@ impl TunedConfig for Path {
     }
 
     fn from_row(row: &ParameterRow) -> Self {
-        Path { second: row.choice("algorithm.path") == "second" }
+        Path {
+            second: row.choice("algorithm.path") == "second",
+        }
     }
 }
 
@@ -57,7 +67,10 @@ impl PreparedKernel for Planted {
         let elements = input.as_slice::<f32>()?;
         let mut output = io.output(0, ElementType::Float32, input.dims())?;
         let output = output.as_slice_mut::<f32>()?;
-        let spec = RegionSpec { path: self.path, ..RegionSpec::new(elements.len(), elements.len().max(1)) };
+        let spec = RegionSpec {
+            path: self.path,
+            ..RegionSpec::new(elements.len(), elements.len().max(1))
+        };
         lanes.region_over(&SITE, spec, output, 1, |_, part| {
             for _ in 0..self.passes {
                 for (y, x) in part.iter_mut().zip(std::hint::black_box(elements)) {
@@ -70,20 +83,34 @@ impl PreparedKernel for Planted {
     }
 }
 
-fn prepared(passes: [usize; 2], entry: &KernelEntry, context: &PrepareContext<'_>) -> Box<dyn PreparedKernel> {
-    let config = context.snapshot.config::<Path>(&entry.key(ElementType::Float32));
+fn prepared(
+    passes: [usize; 2],
+    entry: &KernelEntry,
+    context: &PrepareContext<'_>,
+) -> Box<dyn PreparedKernel> {
+    let config = context
+        .snapshot
+        .config::<Path>(&entry.key(ElementType::Float32));
     let second = config.at(0).second;
-    Box::new(Planted { passes: passes[usize::from(second)], path: if second { "second" } else { "first" } })
+    Box::new(Planted {
+        passes: passes[usize::from(second)],
+        path: if second { "second" } else { "first" },
+    })
 }
 
 fn examples(element_type: ElementType, size: usize) -> Vec<Example> {
-    vec![Example::new("ordinary", vec![ExampleInput::random(element_type, &[size])])]
+    vec![Example::new(
+        "ordinary",
+        vec![ExampleInput::random(element_type, &[size])],
+    )]
 }
 
 fn search(_: &SearchContext) -> Search {
     let candidate = |name: &str| Candidate {
         name: name.to_owned(),
-        values: SCHEMA.defaults().with("algorithm.path", ParameterValue::Choice(name.to_owned())),
+        values: SCHEMA
+            .defaults()
+            .with("algorithm.path", ParameterValue::Choice(name.to_owned())),
     };
     Search::Candidates(vec![candidate("second")])
 }
@@ -94,7 +121,10 @@ fn infer_same(context: &mut InferContext<'_>) -> Result<(), InferError> {
 
 fn entry(
     op_type: &'static str,
-    prepare: fn(&onl_ir::NodeView<'_>, &PrepareContext<'_>) -> Result<Box<dyn PreparedKernel>, PrepareError>,
+    prepare: fn(
+        &onl_ir::NodeView<'_>,
+        &PrepareContext<'_>,
+    ) -> Result<Box<dyn PreparedKernel>, PrepareError>,
 ) -> KernelEntry {
     KernelEntry {
         domain: OpId::ONNX,
@@ -107,29 +137,49 @@ fn entry(
         prepare,
         infer: infer_same,
         shape_dependence: ShapeDependence::Shapes,
-        coverage: Coverage::Calibratable { schema, sizes: SIZES, search },
-        regions: &[&SITE],
+        coverage: Coverage::Calibratable {
+            schema,
+            sizes: SIZES,
+            search,
+        },
+        regions: SITES,
         examples,
     }
 }
 
 fn slow_default(op_type: &'static str) -> KernelEntry {
     entry(op_type, |node, context| {
-        let op_type = ["SlowOne", "SlowTwo", "SlowThree"].into_iter().find(|t| *t == node.node.op.op_type);
-        let op_type = op_type.ok_or_else(|| PrepareError::Other("not a planted operator".to_owned()))?;
-        Ok(prepared([PASSES * 3 / 2, PASSES], &slow_default(op_type), context))
+        let op_type = ["SlowOne", "SlowTwo", "SlowThree"]
+            .into_iter()
+            .find(|t| *t == node.node.op.op_type);
+        let op_type =
+            op_type.ok_or_else(|| PrepareError::Other("not a planted operator".to_owned()))?;
+        Ok(prepared(
+            [PASSES * 3 / 2, PASSES],
+            &slow_default(op_type),
+            context,
+        ))
     })
 }
 
 fn placebo() -> KernelEntry {
-    entry("Placebo", |_, context| Ok(prepared([PASSES, PASSES], &placebo(), context)))
+    entry("Placebo", |_, context| {
+        Ok(prepared([PASSES, PASSES], &placebo(), context))
+    })
 }
 
 /// A table with `SlowOne`, `SlowTwo`, `SlowThree` and `Placebo`.
 pub fn planted_table() -> KernelTable {
     let mut table = KernelTable::empty();
-    for entry in [slow_default("SlowOne"), slow_default("SlowTwo"), slow_default("SlowThree"), placebo()] {
-        table.register(entry).expect("planted kernels do not overlap");
+    for entry in [
+        slow_default("SlowOne"),
+        slow_default("SlowTwo"),
+        slow_default("SlowThree"),
+        placebo(),
+    ] {
+        table
+            .register(entry)
+            .expect("planted kernels do not overlap");
     }
     table
 }

@@ -3,8 +3,8 @@
 use onl::tuning::process::{KeyResult, Outcome};
 use onl::tuning::{CacheFolder, KeepReason, update_kernel_tuning_cache};
 use onl::{
-    CpuExecutionPolicy, Environment, KernelKey, KernelTable, ProfileSource, Session, TuningSnapshot,
-    current_execution_descriptor,
+    CpuExecutionPolicy, Environment, KernelKey, KernelTable, ProfileSource, Session,
+    TuningSnapshot, current_execution_descriptor,
 };
 use onl_cpu::fixtures::Machine;
 use onl_kernels::Coverage;
@@ -15,8 +15,15 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 /// Kernels that calibration must cover, with their element types.
-const CALIBRATED: [(&str, usize); 7] =
-    [("Abs", 8), ("Add", 12), ("Not", 1), ("Gemm", 4), ("Log", 4), ("Sigmoid", 4), ("Tanh", 4)];
+const CALIBRATED: [(&str, usize); 7] = [
+    ("Abs", 8),
+    ("Add", 12),
+    ("Not", 1),
+    ("Gemm", 4),
+    ("Log", 4),
+    ("Sigmoid", 4),
+    ("Tanh", 4),
+];
 
 fn calibratable_keys() -> Vec<KernelKey> {
     let mut keys = Vec::new();
@@ -33,7 +40,8 @@ fn calibratable_keys() -> Vec<KernelKey> {
 /// Saves a confirmed default for every calibratable key, as a calibration would.
 fn save_all(folder: &Path) {
     let environment = Environment::new(ProfileSource::None);
-    let execution = current_execution_descriptor(&environment, &CpuExecutionPolicy::default()).expect("a policy");
+    let execution = current_execution_descriptor(&environment, &CpuExecutionPolicy::default())
+        .expect("a policy");
     let results: Vec<KeyResult> = calibratable_keys()
         .into_iter()
         .map(|key| {
@@ -45,10 +53,15 @@ fn save_all(folder: &Path) {
                 ratio: None,
                 rounds: 20,
             };
-            KeyResult { key, outcome, evidence: Vec::new() }
+            KeyResult {
+                key,
+                outcome,
+                evidence: Vec::new(),
+            }
         })
         .collect();
-    update_kernel_tuning_cache(&CacheFolder::at(folder), &execution, &results, None).expect("a writable folder");
+    update_kernel_tuning_cache(&CacheFolder::at(folder), &execution, &results, None)
+        .expect("a writable folder");
 }
 
 struct Shown {
@@ -64,19 +77,35 @@ fn show(folder: &Path, arguments: &[&str]) -> Shown {
         .args(arguments)
         .output()
         .expect("the command starts");
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
     let document: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
     let sources = document["kernels"]
         .as_array()
         .expect("a list")
         .iter()
-        .map(|k| (k["key"].as_str().unwrap_or("").to_owned(), k["source"].as_str().unwrap_or("").to_owned()))
+        .map(|k| {
+            (
+                k["key"].as_str().unwrap_or("").to_owned(),
+                k["source"].as_str().unwrap_or("").to_owned(),
+            )
+        })
         .collect();
-    Shown { sources, stderr: String::from_utf8_lossy(&output.stderr).into_owned() }
+    Shown {
+        sources,
+        stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+    }
 }
 
 fn exact(shown: &Shown) -> usize {
-    shown.sources.values().filter(|s| *s == "exact_execution").count()
+    shown
+        .sources
+        .values()
+        .filter(|s| *s == "exact_execution")
+        .count()
 }
 
 #[test]
@@ -88,13 +117,32 @@ fn a_fresh_process_resolves_every_saved_key() {
     assert_eq!(exact(&shown), keys.len(), "{:?}", shown.sources);
     for (kernel, least) in CALIBRATED {
         let found = keys.iter().filter(|k| k.kernel == kernel).count();
-        assert!(found >= least, "{kernel} has {found} calibratable element types, {least} are wanted");
+        assert!(
+            found >= least,
+            "{kernel} has {found} calibratable element types, {least} are wanted"
+        );
     }
-    assert!(!shown.stderr.contains("incompatible") && !shown.stderr.contains("invalid"), "{}", shown.stderr);
+    assert!(
+        !shown.stderr.contains("incompatible") && !shown.stderr.contains("invalid"),
+        "{}",
+        shown.stderr
+    );
     let loaded = Environment::new(ProfileSource::Folder(folder.path().to_owned()));
-    let resolved = loaded.resolve(&CpuExecutionPolicy::default()).expect("a policy");
-    let outcome = loaded.load_profiles(&resolved).expect("a sound registry").expect("a folder");
-    assert_eq!((outcome.incompatible.len(), outcome.invalid.len(), outcome.stale.len()), (0, 0, 0));
+    let resolved = loaded
+        .resolve(&CpuExecutionPolicy::default())
+        .expect("a policy");
+    let outcome = loaded
+        .load_profiles(&resolved)
+        .expect("a sound registry")
+        .expect("a folder");
+    assert_eq!(
+        (
+            outcome.incompatible.len(),
+            outcome.invalid.len(),
+            outcome.stale.len()
+        ),
+        (0, 0, 0)
+    );
 }
 
 #[test]
@@ -105,7 +153,11 @@ fn another_thread_count_and_a_deleted_cache_resolve_defaults() {
     std::fs::remove_dir_all(folder.path()).expect("the folder can be deleted");
     let shown = show(folder.path(), &["Abs"]);
     assert!(shown.sources.len() >= 8);
-    assert!(shown.sources.values().all(|s| s == "portable_default"), "{:?}", shown.sources);
+    assert!(
+        shown.sources.values().all(|s| s == "portable_default"),
+        "{:?}",
+        shown.sources
+    );
 }
 
 #[test]
@@ -115,7 +167,9 @@ fn one_broken_row_loses_that_row_alone() {
     let path = folder.path().join("choices.toml");
     let text = std::fs::read_to_string(&path).expect("saved");
     let before = exact(&show(folder.path(), &[]));
-    let place = text.find("parallel.minimum_elements").expect("some row has a threshold");
+    let place = text
+        .find("parallel.minimum_elements")
+        .expect("some row has a threshold");
     let value = place + text[place..].find("= ").expect("a value") + 2;
     let end = value + text[value..].find('\n').expect("a line");
     let broken = format!("{}-5{}", &text[..value], &text[end..]);
@@ -123,7 +177,11 @@ fn one_broken_row_loses_that_row_alone() {
     let shown = show(folder.path(), &[]);
     assert_eq!(exact(&shown), before - 1);
     for word in ["choices.toml", "parallel.minimum_elements", "-5"] {
-        assert!(shown.stderr.contains(word), "'{word}' is not in: {}", shown.stderr);
+        assert!(
+            shown.stderr.contains(word),
+            "'{word}' is not in: {}",
+            shown.stderr
+        );
     }
 }
 
@@ -137,14 +195,19 @@ fn saving_and_sessions_use_one_descriptor_on_every_machine() {
         ("hybrid", Machine::hybrid()),
         ("arm64 server", Machine::arm64_server()),
         ("arm64 mixed", Machine::arm64_mixed()),
-        ("quota", Machine::smt().cgroup_v2("/box", Some(150_000), 100_000)),
+        (
+            "quota",
+            Machine::smt().cgroup_v2("/box", Some(150_000), 100_000),
+        ),
         ("cpuset", Machine::smt().cpuset_v2("/box", "0-1")),
     ];
     for (name, machine) in machines {
         let system = machine.system();
-        let environment = Environment::with_system(KernelTable::builtin(), ProfileSource::None, system);
+        let environment =
+            Environment::with_system(KernelTable::builtin(), ProfileSource::None, system);
         let policy = CpuExecutionPolicy::default();
-        let saved = current_execution_descriptor(&environment, &policy).expect("a default policy fits");
+        let saved =
+            current_execution_descriptor(&environment, &policy).expect("a default policy fits");
         let resolved = environment.resolve(&policy).expect("a default policy fits");
         let snapshot: TuningSnapshot = environment.snapshot(&resolved).expect("a sound registry");
         assert_eq!(snapshot.descriptor(), Some(&saved), "{}", name);
@@ -156,7 +219,11 @@ fn saving_and_sessions_use_one_descriptor_on_every_machine() {
             .node("Abs", &["x"], &["y"])
             .output("y", ElementType::Float32)
             .bytes();
-        let session = Session::builder().environment(environment).model_bytes(model).build().expect("a sound model");
+        let session = Session::builder()
+            .environment(environment)
+            .model_bytes(model)
+            .build()
+            .expect("a sound model");
         assert_eq!(session.policy().descriptor(), saved, "{}", name);
         assert_eq!(session.snapshot().descriptor(), Some(&saved), "{}", name);
     }
@@ -164,6 +231,8 @@ fn saving_and_sessions_use_one_descriptor_on_every_machine() {
 
 #[test]
 fn path_is_a_function_of_the_environment() {
-    let text = run(onl().env("ONL_TUNING_CACHE", "/nowhere/in/particular").args(["tuning", "path"]));
+    let text = run(onl()
+        .env("ONL_TUNING_CACHE", "/nowhere/in/particular")
+        .args(["tuning", "path"]));
     assert_eq!(text.trim(), "/nowhere/in/particular");
 }

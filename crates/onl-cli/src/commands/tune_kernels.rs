@@ -23,6 +23,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Share of the budget that the first of the two processes gets; the second only confirms what won.
 const FIRST_SHARE: f64 = 0.75;
+/// Most seconds of one kernel in one process.
+const KEY_SECONDS: f64 = 3.0;
 
 #[derive(clap::Args)]
 pub struct Arguments {
@@ -130,6 +132,7 @@ impl Setup {
         let budget = (limits.budget * share * 1e9) as u64;
         let settings = CalibrationSettings {
             total_budget_ns: Some(budget),
+            key_budget_ns: (KEY_SECONDS * 1e9) as u64,
             memory_bytes: limits.memory << 20,
             ..CalibrationSettings::default()
         };
@@ -238,8 +241,7 @@ fn plan(
     selected: &[&dyn CalibrationTarget],
     has_choice: &dyn Fn(&KernelKey) -> bool,
 ) -> Result<Exit> {
-    let per_key = CalibrationSettings::default().key_budget_ns as f64 / 1e9;
-    let seconds = (per_key * selected.len() as f64).min(arguments.limits.budget);
+    let seconds = (KEY_SECONDS * selected.len() as f64).min(arguments.limits.budget);
     if arguments.common.json {
         let rows: Vec<serde_json::Value> = selected
             .iter()

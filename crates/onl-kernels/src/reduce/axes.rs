@@ -1,7 +1,7 @@
 //! ReduceSum, ReduceMean, ReduceMax, ReduceMin, ReduceProd, ReduceL1, ReduceL2, ReduceSumSquare, ReduceLogSum,
 //! ReduceLogSumExp.
 
-use super::{CALIBRATABLE, Division, entry};
+use super::{Division, entry};
 use crate::movement::support::{Integers, axis_flags, check_inputs, known_integers};
 use crate::{
     Coverage, Example, ExampleInput, InferContext, InferError, KernelEntry, KernelError, KernelIo,
@@ -42,10 +42,9 @@ const SELECTION_TYPES: &[ElementType] = &[
 pub(super) fn entries() -> Vec<KernelEntry> {
     let mut entries = Vec::new();
     macro_rules! reductions {
-        ($($op:literal $kind:ident $by_input:literal $types:ident $coverage:expr;)*) => {$(
+        ($($op:literal $kind:ident $by_input:literal $types:ident;)*) => {$(
             let old = KernelEntry {
                 element_types: $types,
-                coverage: $coverage,
                 regions: const { &[&ROWS, &COLUMNS, &INTEGERS] },
                 ..entry(
                     $op,
@@ -64,18 +63,17 @@ pub(super) fn entries() -> Vec<KernelEntry> {
             entries.push(old);
         )*};
     }
-    let tunable = Coverage::Tunable(ParallelConfig::schema);
     reductions! {
-        "ReduceSum" Sum 13 TYPES CALIBRATABLE;
-        "ReduceMean" Mean 18 TYPES CALIBRATABLE;
-        "ReduceMax" Max 18 SELECTION_TYPES CALIBRATABLE;
-        "ReduceMin" Min 18 SELECTION_TYPES tunable;
-        "ReduceProd" Prod 18 TYPES tunable;
-        "ReduceL1" L1 18 TYPES tunable;
-        "ReduceL2" L2 18 TYPES tunable;
-        "ReduceSumSquare" SumSquare 18 TYPES tunable;
-        "ReduceLogSum" LogSum 18 TYPES tunable;
-        "ReduceLogSumExp" LogSumExp 18 TYPES tunable;
+        "ReduceSum" Sum 13 TYPES;
+        "ReduceMean" Mean 18 TYPES;
+        "ReduceMax" Max 18 SELECTION_TYPES;
+        "ReduceMin" Min 18 SELECTION_TYPES;
+        "ReduceProd" Prod 18 TYPES;
+        "ReduceL1" L1 18 TYPES;
+        "ReduceL2" L2 18 TYPES;
+        "ReduceSumSquare" SumSquare 18 TYPES;
+        "ReduceLogSum" LogSum 18 TYPES;
+        "ReduceLogSumExp" LogSumExp 18 TYPES;
     }
     entries
 }

@@ -7,13 +7,13 @@ mod softmax;
 use crate::movement::support::Identity;
 use crate::{
     Coverage, Example, InferContext, InferError, KernelEntry, KernelError, PrepareContext,
-    PrepareError, PreparedKernel, SearchContext, ShapeDependence, TypeSource,
+    PrepareError, PreparedKernel, ShapeDependence, TypeSource,
 };
 use onl_cpu::IsaTier;
 use onl_executor::Lanes;
 use onl_ir::{NodeView, OpId};
 use onl_reduce::{Execution, ReduceError};
-use onl_snapshot::{MINIMUM_ELEMENTS, ParallelConfig, ParameterValue, Search, Tuned, TunedConfig};
+use onl_snapshot::{ParallelConfig, Tuned, TunedConfig};
 use onl_tensor::ElementType;
 
 /// Kernels of the family.
@@ -54,33 +54,14 @@ fn entry(
         prepare,
         infer,
         shape_dependence: ShapeDependence::Shapes,
-        coverage: CALIBRATABLE,
+        coverage: TUNABLE,
         regions: &[],
         examples,
     }
 }
 
-/// A threshold on the number of elements is calibrated.
-const CALIBRATABLE: Coverage = Coverage::Calibratable {
-    schema: ParallelConfig::schema,
-    sizes: &[4_096, 16_384, 65_536, 262_144, 1_048_576, 4_194_304],
-    search: threshold_search,
-};
-
-/// Serial against divided, and the size from which the second wins.
-fn threshold_search(_: &SearchContext) -> Search {
-    let row = |minimum| {
-        ParallelConfig::schema()
-            .defaults()
-            .with(MINIMUM_ELEMENTS, ParameterValue::Integer(minimum))
-    };
-    Search::Crossover {
-        parameter: MINIMUM_ELEMENTS,
-        below: row(i64::MAX),
-        above: row(1),
-        grid: (10..=23).map(|power| 1 << power).collect(),
-    }
-}
+/// Division among lanes has parameters.
+const TUNABLE: Coverage = Coverage::Tunable(ParallelConfig::schema);
 
 /// Division parameters and tier of a prepared node.
 struct Division {
