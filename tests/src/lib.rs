@@ -6,7 +6,7 @@ mod build;
 mod planted;
 
 pub use build::ModelBuilder;
-pub use planted::planted_table;
+pub use planted::{grain_table, ignoring_table, planted_table, secretly_parallel_table};
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
