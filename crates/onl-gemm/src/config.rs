@@ -67,82 +67,91 @@ const fn integer(
     }
 }
 
-static SCHEMA: Schema = Schema {
-    parameters: &[
-        integer(
-            FMAS_PER_WORK_UNIT,
-            1 << 19,
-            1 << 10,
-            1 << 50,
-            "multiply-adds",
-            "Multiply-adds that one claim of a lane covers, at least.",
-        ),
-        integer(
-            MINIMUM_TASKS,
-            2,
-            1,
-            1 << 40,
-            "chunks",
-            "Products of fewer chunks run on the caller alone.",
-        ),
-        integer(
-            MAXIMUM_PARTICIPANTS,
-            0,
-            0,
-            4_096,
-            "lanes",
-            "Most lanes that take part; 0 is the session's limit.",
-        ),
-        Parameter {
-            name: PATH,
-            kind: ParameterKind::Choice {
-                default: "auto",
-                values: &["auto", "packed", "unpacked"],
-            },
-            unit: "",
-            meaning: "Whether a B that is not constant is packed at the call: by size, always, or never where rows are contiguous.",
+/// Parameters of every product, then those of products whose B can be read in place.
+const PARAMETERS: &[Parameter] = &[
+    integer(
+        FMAS_PER_WORK_UNIT,
+        1 << 19,
+        1 << 10,
+        1 << 50,
+        "multiply-adds",
+        "Multiply-adds that one claim of a lane covers, at least.",
+    ),
+    integer(
+        MINIMUM_TASKS,
+        2,
+        1,
+        1 << 40,
+        "chunks",
+        "Products of fewer chunks run on the caller alone.",
+    ),
+    integer(
+        MAXIMUM_PARTICIPANTS,
+        0,
+        0,
+        4_096,
+        "lanes",
+        "Most lanes that take part; 0 is the session's limit.",
+    ),
+    integer(
+        TILE_M,
+        144,
+        12,
+        4_096,
+        "rows",
+        "Rows of a block of A, rounded up to whole register tiles.",
+    ),
+    integer(
+        TILE_N,
+        128,
+        16,
+        8_192,
+        "columns",
+        "Columns of a block of B, rounded up to whole panels.",
+    ),
+    integer(
+        TILE_K,
+        1_024,
+        64,
+        4_096,
+        "steps",
+        "Steps of k between two visits to the output; blocks of the specification are cut, never joined.",
+    ),
+    Parameter {
+        name: PATH,
+        kind: ParameterKind::Choice {
+            default: "auto",
+            values: &["auto", "packed", "unpacked"],
         },
-        integer(
-            TILE_M,
-            144,
-            12,
-            4_096,
-            "rows",
-            "Rows of a block of A, rounded up to whole register tiles.",
-        ),
-        integer(
-            TILE_N,
-            128,
-            16,
-            8_192,
-            "columns",
-            "Columns of a block of B, rounded up to whole panels.",
-        ),
-        integer(
-            TILE_K,
-            1_024,
-            64,
-            4_096,
-            "steps",
-            "Steps of k between two visits to the output; blocks of the specification are cut, never joined.",
-        ),
-        integer(
-            PACK_B_MINIMUM_ELEMENTS,
-            65_536,
-            0,
-            1 << 50,
-            "elements",
-            "Smallest B that is packed when the path is chosen by size.",
-        ),
-        integer(
-            SKINNY_M_LIMIT,
-            16,
-            0,
-            1 << 20,
-            "rows",
-            "Most rows of A for which B is read in place whatever its size, when the path is chosen by size.",
-        ),
-    ],
+        unit: "",
+        meaning: "Whether a B that is not constant is packed at the call: by size, always, or never where rows are contiguous.",
+    },
+    integer(
+        PACK_B_MINIMUM_ELEMENTS,
+        65_536,
+        0,
+        1 << 50,
+        "elements",
+        "Smallest B that is packed when the path is chosen by size.",
+    ),
+    integer(
+        SKINNY_M_LIMIT,
+        16,
+        0,
+        1 << 20,
+        "rows",
+        "Most rows of A for which B is read in place whatever its size, when the path is chosen by size.",
+    ),
+];
+const PARAMETERS_OF_EVERY_PRODUCT: usize = 6;
+
+static SCHEMA: Schema = Schema {
+    parameters: PARAMETERS,
+    check: |_| Ok(()),
+};
+
+static WIDENED_SCHEMA: Schema = Schema {
+    parameters: PARAMETERS.split_at(PARAMETERS_OF_EVERY_PRODUCT).0,
     check: |_| Ok(()),
 };
 
@@ -152,6 +161,9 @@ impl TunedConfig for GemmConfig {
     }
 
     fn from_row(row: &ParameterRow) -> Self {
+        // Rows of the schema of 16-bit types leave out what cannot be chosen there.
+        let defaults = SCHEMA.defaults();
+        let row = ParameterRow(defaults.0.into_iter().chain(row.0.clone()).collect());
         let size = |name| usize::try_from(row.integer(name)).unwrap_or(usize::MAX);
         GemmConfig {
             fmas_per_work_unit: size(FMAS_PER_WORK_UNIT),
@@ -178,10 +190,19 @@ impl Default for GemmConfig {
 }
 
 impl GemmConfig {
-    /// Rows that differ from the defaults by one or two choices. Cache sizes in bytes put the more promising ones
-    /// first; `element_bytes` is the size of an accumulator.
-    pub fn candidates(element_bytes: usize, l2_bytes: Option<u64>) -> Vec<Candidate> {
-        let defaults = SCHEMA.defaults();
+    /// Schema of products of 16-bit types, whose B is always packed because packing widens it.
+    pub fn widened_schema() -> &'static Schema {
+        &WIDENED_SCHEMA
+    }
+
+    /// Rows of a schema that differ from its defaults by one or two choices. Cache sizes in bytes put the more
+    /// promising ones first; `element_bytes` is the size of an accumulator.
+    pub fn candidates(
+        schema: &Schema,
+        element_bytes: usize,
+        l2_bytes: Option<u64>,
+    ) -> Vec<Candidate> {
+        let defaults = schema.defaults();
         let row = |name: &str, values: &[(&str, i64)]| Candidate {
             name: name.to_owned(),
             values: values
@@ -213,6 +234,7 @@ impl GemmConfig {
                 &[(FMAS_PER_WORK_UNIT, 1 << 17), (TILE_N, 64)],
             ),
         ]);
+        candidates.retain(|candidate| schema.check_row(&candidate.values).is_ok());
         candidates
     }
 }

@@ -424,10 +424,11 @@ fn every_candidate_and_limit_of_the_schema() {
         factors: (0.5, -1.5),
         ..PLAIN
     };
-    let mut rows: Vec<ParameterRow> = GemmConfig::candidates(4, Some(1 << 20))
-        .into_iter()
-        .map(|c| c.values)
-        .collect();
+    let mut rows: Vec<ParameterRow> =
+        GemmConfig::candidates(GemmConfig::schema(), 4, Some(1 << 20))
+            .into_iter()
+            .map(|c| c.values)
+            .collect();
     for parameter in GemmConfig::schema().parameters {
         if let onl_snapshot::ParameterKind::Integer {
             minimum, maximum, ..

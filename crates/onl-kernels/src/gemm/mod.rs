@@ -27,6 +27,10 @@ const FLOATS: &[ElementType] = &[
     ElementType::Float16,
     ElementType::BFloat16,
 ];
+/// Types whose B can be read in place.
+const NATIVE: &[ElementType] = &[ElementType::Float32, ElementType::Float64];
+/// Types that are widened while they are packed.
+const WIDENED: &[ElementType] = &[ElementType::Float16, ElementType::BFloat16];
 const INTEGERS: &[ElementType] = &[
     ElementType::Int32,
     ElementType::Int64,
@@ -51,7 +55,7 @@ pub(crate) fn entries() -> Vec<KernelEntry> {
         op_type: "Gemm",
         opsets: (7, i64::MAX),
         type_source: TypeSource::Input(0),
-        element_types: FLOATS,
+        element_types: NATIVE,
         implementation: IMPLEMENTATION,
         revision: REVISION,
         prepare: general::prepare,
@@ -83,7 +87,22 @@ pub(crate) fn entries() -> Vec<KernelEntry> {
         regions: INTEGER_REGIONS,
         ..matmul.clone()
     };
-    vec![gemm, matmul, integers]
+    let widened = |entry: &KernelEntry| KernelEntry {
+        element_types: WIDENED,
+        coverage: Coverage::Calibratable {
+            schema: GemmConfig::widened_schema,
+            sizes: SIZES,
+            search: widened_search,
+        },
+        ..entry.clone()
+    };
+    let (widened_gemm, widened_matmul) = (widened(&gemm), widened(&matmul));
+    vec![gemm, widened_gemm, matmul, widened_matmul, integers]
+}
+
+fn widened_search(context: &SearchContext) -> Search {
+    let schema = GemmConfig::widened_schema();
+    Search::Candidates(GemmConfig::candidates(schema, 4, context.l2_bytes))
 }
 
 fn search(context: &SearchContext) -> Search {
@@ -92,7 +111,11 @@ fn search(context: &SearchContext) -> Search {
     } else {
         4
     };
-    Search::Candidates(GemmConfig::candidates(accumulator, context.l2_bytes))
+    Search::Candidates(GemmConfig::candidates(
+        GemmConfig::schema(),
+        accumulator,
+        context.l2_bytes,
+    ))
 }
 
 /// Instantiates a generic prepared kernel for the element type of input 0.

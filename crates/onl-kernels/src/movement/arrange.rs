@@ -1,6 +1,6 @@
 //! Transpose, Expand, Tile, Trilu.
 
-use super::support::{check_inputs, shape_error};
+use super::support::{NUMERIC_TYPES, check_inputs, shape_error};
 use super::{Division, entry, matrix};
 use crate::infer::{broadcast_dims, same_as_first};
 use crate::{
@@ -48,6 +48,7 @@ pub(super) fn entries() -> Vec<KernelEntry> {
             )
         },
         KernelEntry {
+            element_types: NUMERIC_TYPES,
             regions: const { &[&STRIDED] },
             ..entry(
                 "Trilu",
@@ -335,13 +336,6 @@ fn prepare_trilu(
     context: &PrepareContext<'_>,
 ) -> Result<Box<dyn PreparedKernel>, PrepareError> {
     check_inputs(node, 1, 2)?;
-    if node.input_element_type(0) == Some(ElementType::String) {
-        return Err(PrepareError::ElementType {
-            index: 0,
-            element_type: ElementType::String,
-            allowed: "Trilu takes numbers and booleans".to_owned(),
-        });
-    }
     Ok(Box::new(Trilu {
         upper: node.int("upper")?.unwrap_or(1) != 0,
         division: Division::new("Trilu", node, context),
@@ -362,8 +356,5 @@ impl PreparedKernel for Trilu {
 }
 
 fn trilu_examples(element_type: ElementType, size: usize) -> Vec<Example> {
-    if element_type == ElementType::String {
-        return Vec::new();
-    }
     vec![Example::new("upper", vec![matrix(element_type, size)])]
 }

@@ -3,15 +3,15 @@
 use super::support::check_inputs;
 use super::{Division, entry};
 use crate::{
-    Example, ExampleInput, InferContext, InferError, KernelEntry, KernelError, KernelIo,
-    PrepareContext, PrepareError, PreparedKernel,
+    Coverage, Example, ExampleInput, InferContext, InferError, KernelEntry, KernelError, KernelIo,
+    PrepareContext, PrepareError, PreparedKernel, SerialCategory,
 };
 use onl_executor::Lanes;
 use onl_ir::{Attribute, Dim, NodeView};
 use onl_movement::{CAST, cast};
 use onl_tensor::{ElementType, Shape};
 
-/// Element types that casts start from and lead to.
+/// Element types other than strings that casts start from and lead to.
 const TYPES: &[ElementType] = {
     use ElementType::*;
     &[
@@ -22,7 +22,6 @@ const TYPES: &[ElementType] = {
         Int16,
         Int32,
         Int64,
-        String,
         Bool,
         Float16,
         Float64,
@@ -48,17 +47,24 @@ pub(super) fn entries() -> Vec<KernelEntry> {
             cast_examples,
         )
     };
-    vec![
-        cast.clone(),
-        KernelEntry {
-            op_type: "CastLike",
-            opsets: (15, i64::MAX),
-            prepare: prepare_cast_like,
-            infer: infer_cast_like,
-            examples: cast_like_examples,
-            ..cast
+    let cast_like = KernelEntry {
+        op_type: "CastLike",
+        opsets: (15, i64::MAX),
+        prepare: prepare_cast_like,
+        infer: infer_cast_like,
+        examples: cast_like_examples,
+        ..cast.clone()
+    };
+    let of_strings = |entry: &KernelEntry| KernelEntry {
+        element_types: &[ElementType::String],
+        coverage: Coverage::Serial {
+            category: SerialCategory::TinyPayload,
+            reason: "Strings are parsed one by one, and models have few of them.",
         },
-    ]
+        regions: &[],
+        ..entry.clone()
+    };
+    vec![of_strings(&cast), cast, of_strings(&cast_like), cast_like]
 }
 
 struct Cast {
@@ -76,7 +82,7 @@ fn target(node: &NodeView<'_>) -> Result<ElementType, PrepareError> {
     i32::try_from(number)
         .ok()
         .and_then(ElementType::from_onnx)
-        .filter(|t| TYPES.contains(t))
+        .filter(|t| TYPES.contains(t) || *t == ElementType::String)
         .ok_or_else(|| PrepareError::Attribute {
             attribute: "to",
             reason: format!("element type number {number} is not served"),
@@ -147,9 +153,6 @@ fn other_type(element_type: ElementType) -> ElementType {
 }
 
 fn cast_examples(element_type: ElementType, size: usize) -> Vec<Example> {
-    if element_type == ElementType::String {
-        return Vec::new();
-    }
     let to = i64::from(other_type(element_type).onnx_number());
     vec![
         Example::new("vector", vec![ExampleInput::random(element_type, &[size])])
@@ -158,9 +161,6 @@ fn cast_examples(element_type: ElementType, size: usize) -> Vec<Example> {
 }
 
 fn cast_like_examples(element_type: ElementType, size: usize) -> Vec<Example> {
-    if element_type == ElementType::String {
-        return Vec::new();
-    }
     vec![Example::new(
         "vector",
         vec![

@@ -37,6 +37,33 @@ pub(crate) const BYTE_TYPES: &[ElementType] = {
     ]
 };
 
+/// Element types of whole bytes.
+pub(crate) const NUMERIC_TYPES: &[ElementType] = {
+    use ElementType::*;
+    &[
+        Float32,
+        UInt8,
+        Int8,
+        UInt16,
+        Int16,
+        Int32,
+        Int64,
+        Bool,
+        Float16,
+        Float64,
+        UInt32,
+        UInt64,
+        Complex64,
+        Complex128,
+        BFloat16,
+        Float8E4M3FN,
+        Float8E4M3FNUZ,
+        Float8E5M2,
+        Float8E5M2FNUZ,
+        Float8E8M0,
+    ]
+};
+
 /// Implementation name and revision of a kernel, from which its tuning key follows.
 #[derive(Clone, Copy)]
 pub(crate) struct Identity {
