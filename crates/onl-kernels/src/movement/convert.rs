@@ -3,15 +3,15 @@
 use super::support::check_inputs;
 use super::{Division, entry};
 use crate::{
-    Coverage, Example, ExampleInput, InferContext, InferError, KernelEntry, KernelError, KernelIo,
-    PrepareContext, PrepareError, PreparedKernel, SerialCategory,
+    Example, ExampleInput, InferContext, InferError, KernelEntry, KernelError, KernelIo,
+    PrepareContext, PrepareError, PreparedKernel,
 };
 use onl_executor::Lanes;
 use onl_ir::{Attribute, Dim, NodeView};
 use onl_movement::{CAST, cast};
 use onl_tensor::{ElementType, Shape};
 
-/// Element types other than strings that casts start from and lead to.
+/// Element types that casts start from and lead to.
 const TYPES: &[ElementType] = {
     use ElementType::*;
     &[
@@ -22,6 +22,7 @@ const TYPES: &[ElementType] = {
         Int16,
         Int32,
         Int64,
+        String,
         Bool,
         Float16,
         Float64,
@@ -55,16 +56,7 @@ pub(super) fn entries() -> Vec<KernelEntry> {
         examples: cast_like_examples,
         ..cast.clone()
     };
-    let of_strings = |entry: &KernelEntry| KernelEntry {
-        element_types: &[ElementType::String],
-        coverage: Coverage::Serial {
-            category: SerialCategory::TinyPayload,
-            reason: "Strings are parsed one by one, and models have few of them.",
-        },
-        regions: &[],
-        ..entry.clone()
-    };
-    vec![of_strings(&cast), cast, of_strings(&cast_like), cast_like]
+    vec![cast, cast_like]
 }
 
 struct Cast {
@@ -82,7 +74,7 @@ fn target(node: &NodeView<'_>) -> Result<ElementType, PrepareError> {
     i32::try_from(number)
         .ok()
         .and_then(ElementType::from_onnx)
-        .filter(|t| TYPES.contains(t) || *t == ElementType::String)
+        .filter(|t| TYPES.contains(t))
         .ok_or_else(|| PrepareError::Attribute {
             attribute: "to",
             reason: format!("element type number {number} is not served"),
