@@ -57,7 +57,8 @@ fn calibrate_once(seed: u64) -> Vec<KeyResult> {
     calibrate_registered_kernels(&calibrator, &targets, &again, &mut Controls::default())
 }
 
-/// A machine that is too noisy for a moment is measured again; one that stays so proves nothing either way.
+/// A machine that is too noisy for a moment, or a placebo that is told apart by chance, is measured again; a machine that
+/// stays too noisy proves nothing either way.
 fn calibrate(seed: u64) -> Option<Vec<KeyResult>> {
     (0..5)
         .map(|attempt| calibrate_once(seed + attempt))

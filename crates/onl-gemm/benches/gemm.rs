@@ -232,7 +232,7 @@ fn main() {
     let mut configs = vec![(String::new(), GemmConfig::default())];
     if candidates {
         configs.extend(
-            GemmConfig::candidates(4, None)
+            GemmConfig::candidates(GemmConfig::schema(), 4, None)
                 .into_iter()
                 .map(|c| (format!(" {}", c.name), GemmConfig::from_row(&c.values))),
         );

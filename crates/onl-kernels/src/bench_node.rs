@@ -40,7 +40,16 @@ const SPECIAL_VALUES: [f64; 14] = [
 /// A prepared node with inputs, outputs and scratch memory.
 pub struct BenchNode {
     kernel: Box<dyn PreparedKernel>,
-    inputs: Vec<Option<Tensor>>,
+    inputs: Vec<Option<Arc<Tensor>>>,
+    memory: BenchMemory,
+    output_count: usize,
+    workspace_bytes: usize,
+}
+
+/// Outputs and scratch memory of a [`BenchNode`]. Nodes of one example can work in the same memory, one after the other,
+/// so that its place favours none of them.
+#[derive(Debug, Default)]
+pub struct BenchMemory {
     outputs: Vec<OutputSlot>,
     workspace: AlignedBuffer,
 }
@@ -57,17 +66,28 @@ impl BenchNode {
         tier: IsaTier,
         lanes: usize,
     ) -> Result<Self, PrepareError> {
-        let inputs: Vec<Option<Arc<Tensor>>> = example
-            .inputs
-            .iter()
-            .enumerate()
-            .map(|(index, input)| {
-                input
-                    .as_ref()
-                    .map(|i| materialize(i, index as u64 + 1))
-                    .transpose()
-            })
-            .collect::<Result<_, _>>()?;
+        Self::with_inputs(
+            entry,
+            example,
+            example.materialize()?,
+            snapshot,
+            tier,
+            lanes,
+        )
+    }
+
+    /// As [`new`](Self::new), on inputs that [`Example::materialize`] gave.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub fn with_inputs(
+        entry: &KernelEntry,
+        example: &Example,
+        inputs: Vec<Option<Arc<Tensor>>>,
+        snapshot: &TuningSnapshot,
+        tier: IsaTier,
+        lanes: usize,
+    ) -> Result<Self, PrepareError> {
         let mut graph = Graph::default();
         let mut node = Node {
             name: example.name.to_owned(),
@@ -121,24 +141,23 @@ impl BenchNode {
             subgraphs: &NoSubgraphs,
         };
         let kernel = (entry.prepare)(&view, &context)?;
-        let inputs: Vec<Option<Tensor>> = inputs
-            .into_iter()
-            .map(|input| input.map(|tensor| tensor.try_clone()).transpose())
-            .collect::<Result<_, _>>()?;
         let dims: Vec<&[usize]> = inputs
             .iter()
-            .map(|i| i.as_ref().map_or(&[][..], Tensor::dims))
+            .map(|i| i.as_ref().map_or(&[][..], |tensor| tensor.dims()))
             .collect();
-        let workspace = AlignedBuffer::zeroed(kernel.workspace(&dims, lanes))?;
-        let outputs = (0..example.outputs)
-            .map(|_| OutputSlot::Unplanned)
-            .collect();
+        let workspace_bytes = kernel.workspace(&dims, lanes);
         Ok(BenchNode {
             kernel,
             inputs,
-            outputs,
-            workspace,
+            memory: BenchMemory::default(),
+            output_count: example.outputs,
+            workspace_bytes,
         })
+    }
+
+    /// Exchanges the node's memory with another's of the same example, or with fresh memory.
+    pub fn swap_memory(&mut self, other: &mut BenchMemory) {
+        std::mem::swap(&mut self.memory, other);
     }
 
     /// Runs the node once; the first run allocates outputs, later ones reuse them.
@@ -146,19 +165,19 @@ impl BenchNode {
     /// # Errors
     /// [`KernelError`] of the kernel.
     pub fn run(&mut self, lanes: Lanes<'_>) -> Result<(), KernelError> {
+        let BenchMemory { outputs, workspace } = &mut self.memory;
+        if workspace.len() < self.workspace_bytes {
+            *workspace = AlignedBuffer::zeroed(self.workspace_bytes)?;
+        }
+        outputs.resize_with(self.output_count, OutputSlot::default);
         let views: smallvec::SmallVec<[Option<TensorView<'_>>; 6]> = self
             .inputs
             .iter()
-            .map(|input| input.as_ref().map(Tensor::view))
+            .map(|input| input.as_ref().map(|tensor| tensor.view()))
             .collect();
-        let mut io = KernelIo::new(
-            &views,
-            &[],
-            &mut self.outputs,
-            self.workspace.as_bytes_mut(),
-        );
+        let mut io = KernelIo::new(&views, &[], outputs, workspace.as_bytes_mut());
         self.kernel.run(&mut io, lanes)?;
-        for slot in &mut self.outputs {
+        for slot in outputs {
             slot.keep_as_plan();
         }
         Ok(())
@@ -168,7 +187,11 @@ impl BenchNode {
     /// are not constant.
     pub fn sprinkle_special_values(&mut self) {
         for input in self.inputs.iter_mut().flatten() {
-            let Ok(mut view) = input.view_mut() else {
+            // Inputs are shared with other nodes of the example; the changed ones are this node's own.
+            let Ok(mut changed) = input.try_clone() else {
+                continue;
+            };
+            let Ok(mut view) = changed.view_mut() else {
                 continue;
             };
             let special = |index: usize| SPECIAL_VALUES[index / SPRINKLE % SPECIAL_VALUES.len()];
@@ -182,36 +205,23 @@ impl BenchNode {
                 };
             }
             sprinkle!(f32: |v| v as f32, f64: |v| v, f16: f16::from_f64, bf16: bf16::from_f64);
+            *input = Arc::new(changed);
         }
     }
 
     /// Overwrites all outputs with zeros.
     pub fn clear_outputs(&mut self) {
-        for slot in &mut self.outputs {
+        for slot in &mut self.memory.outputs {
             if let OutputSlot::Planned { buffer, .. } = slot {
                 buffer.as_bytes_mut().fill(0);
             }
         }
     }
 
-    /// Bytes of inputs, outputs and scratch memory.
-    pub fn memory_bytes(&self) -> u64 {
-        let inputs: usize = self.inputs.iter().flatten().map(|t| t.bytes().len()).sum();
-        let outputs: usize = self
-            .outputs
-            .iter()
-            .map(|slot| match slot {
-                OutputSlot::Planned { buffer, .. } => buffer.len(),
-                _ => 0,
-            })
-            .sum();
-        (inputs + outputs + self.workspace.len()) as u64
-    }
-
     /// Digest of all outputs: types, shapes and elements, any NaN counting as the same NaN.
     pub fn digest(&self) -> Digest {
         let mut hash = OutputHash::new();
-        for slot in &self.outputs {
+        for slot in &self.memory.outputs {
             match slot {
                 OutputSlot::Planned {
                     element_type,
@@ -350,6 +360,25 @@ impl Random {
     fn normal(&mut self) -> f64 {
         let sum = self.unit() + self.unit() + self.unit() + self.unit();
         (sum - 2.0) * 3f64.sqrt()
+    }
+}
+
+impl Example {
+    /// The input tensors: equal on every architecture.
+    ///
+    /// # Errors
+    /// [`PrepareError`] when memory for them cannot be had.
+    pub fn materialize(&self) -> Result<Vec<Option<Arc<Tensor>>>, PrepareError> {
+        self.inputs
+            .iter()
+            .enumerate()
+            .map(|(index, input)| {
+                input
+                    .as_ref()
+                    .map(|i| materialize(i, index as u64 + 1))
+                    .transpose()
+            })
+            .collect()
     }
 }
 

@@ -1,6 +1,6 @@
 //! Calibration of any kernel entry through its examples.
 
-use crate::{BenchNode, Coverage, Example, KernelEntry, SearchContext};
+use crate::{BenchMemory, BenchNode, Coverage, Example, KernelEntry, PrepareError, SearchContext};
 use onl_cpu::IsaTier;
 use onl_executor::{CpuExecutor, RunOptions};
 use onl_profiling::Collector;
@@ -8,8 +8,9 @@ use onl_snapshot::{
     CacheState, CalibrationError, CalibrationInstance, CalibrationTarget, Digest, KernelKey,
     LaneCosts, ParameterRow, Schema, Search, TuningSnapshot, Workload,
 };
-use onl_tensor::ElementType;
-use std::sync::Arc;
+use onl_tensor::{ElementType, Tensor};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 /// Regions of one run that name its path.
 const OBSERVED_REGIONS: usize = 256;
@@ -37,6 +38,15 @@ pub struct NodeCalibration {
     schema: &'static Schema,
     sizes: &'static [usize],
     search: fn(&SearchContext) -> Search,
+    /// Data of the workloads whose instances live, by name.
+    data: Mutex<HashMap<String, Weak<WorkloadData>>>,
+}
+
+/// Inputs and memory that all instances of a workload share: rows then differ in nothing but their values, least of all
+/// in where their data happen to lie.
+struct WorkloadData {
+    inputs: Vec<Option<Arc<Tensor>>>,
+    memory: Mutex<BenchMemory>,
 }
 
 impl NodeCalibration {
@@ -58,9 +68,27 @@ impl NodeCalibration {
                 schema: schema(),
                 sizes,
                 search,
+                data: Mutex::default(),
             }),
             _ => None,
         }
+    }
+
+    fn data(
+        &self,
+        workload: &Workload,
+        example: &Example,
+    ) -> Result<Arc<WorkloadData>, PrepareError> {
+        let mut live = self.data.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(data) = live.get(&workload.name).and_then(Weak::upgrade) {
+            return Ok(data);
+        }
+        let data = Arc::new(WorkloadData {
+            inputs: example.materialize()?,
+            memory: Mutex::default(),
+        });
+        live.insert(workload.name.clone(), Arc::downgrade(&data));
+        Ok(data)
     }
 
     fn example(&self, workload: &Workload) -> Option<Example> {
@@ -128,9 +156,13 @@ impl CalibrationTarget for NodeCalibration {
             .with_lane_costs(self.context.lane_costs)
             .with_override(self.key.clone(), values.clone());
         let executor = Arc::clone(&self.context.executor);
-        let node = BenchNode::new(
+        let data = self
+            .data(workload, &example)
+            .map_err(|error| failed(error.to_string()))?;
+        let node = BenchNode::with_inputs(
             &self.entry,
             &example,
+            data.inputs.clone(),
             &snapshot,
             self.context.tier,
             executor.participants(),
@@ -138,19 +170,21 @@ impl CalibrationTarget for NodeCalibration {
         .map_err(|error| failed(error.to_string()))?;
         let mut instance = NodeInstance {
             node,
+            data,
             executor,
             lane_costs: self.context.lane_costs,
             kernel: self.key.to_string(),
             workload: workload.name.clone(),
             path: String::new(),
         };
-        instance.observe()?;
+        instance.with_memory(NodeInstance::observe)?;
         Ok(Box::new(instance))
     }
 }
 
 struct NodeInstance {
     node: BenchNode,
+    data: Arc<WorkloadData>,
     executor: Arc<CpuExecutor>,
     lane_costs: LaneCosts,
     kernel: String,
@@ -159,6 +193,16 @@ struct NodeInstance {
 }
 
 impl NodeInstance {
+    /// Lends the workload's memory to the node.
+    fn with_memory<T>(&mut self, work: impl FnOnce(&mut Self) -> T) -> T {
+        let data = Arc::clone(&self.data);
+        let mut memory = data.memory.lock().unwrap_or_else(PoisonError::into_inner);
+        self.node.swap_memory(&mut memory);
+        let result = work(self);
+        self.node.swap_memory(&mut memory);
+        result
+    }
+
     /// Runs once under a collector and notes what its regions were.
     fn observe(&mut self) -> Result<(), CalibrationError> {
         let collector = Collector::new(OBSERVED_REGIONS);
@@ -213,24 +257,27 @@ impl NodeInstance {
 
 impl CalibrationInstance for NodeInstance {
     fn restore(&mut self) {
-        self.node.clear_outputs();
+        self.with_memory(|instance| instance.node.clear_outputs());
     }
 
     fn run(&mut self, times: u32) -> Result<(), CalibrationError> {
         let executor = Arc::clone(&self.executor);
-        let run = executor
-            .enter_with(self.options())
-            .map_err(|error| self.error(error.to_string()))?;
-        for _ in 0..times {
-            self.node
-                .run(run.lanes())
-                .map_err(|error| self.error(error.to_string()))?;
-        }
-        Ok(())
+        self.with_memory(|instance| {
+            let run = executor
+                .enter_with(instance.options())
+                .map_err(|error| instance.error(error.to_string()))?;
+            for _ in 0..times {
+                instance
+                    .node
+                    .run(run.lanes())
+                    .map_err(|error| instance.error(error.to_string()))?;
+            }
+            Ok(())
+        })
     }
 
     fn output_digest(&mut self) -> Digest {
-        self.node.digest()
+        self.with_memory(|instance| instance.node.digest())
     }
 
     fn execution_path(&self) -> String {

@@ -20,7 +20,7 @@ mod table;
 #[doc(hidden)]
 pub mod testing;
 
-pub use bench_node::BenchNode;
+pub use bench_node::{BenchMemory, BenchNode};
 pub use calibration::{CalibrationContext, NodeCalibration};
 pub use error::{KernelError, PrepareError};
 pub use example::{Example, ExampleInput};
