@@ -5,7 +5,7 @@
 //! A region is published by the claim word ([`Claims`]) and announced by one store into the mailbox of every
 //! admitted lane. The caller returns when all *claimed* units are reported: a lane that did not come costs nothing.
 
-use crate::claims::{Claims, GENERATION_MASK, MAX_UNITS, PREFERRED_LANES};
+use crate::claims::{Claims, GENERATION_MASK, MAX_UNITS};
 use crate::lanes::Chunk;
 use crate::scope::Scope;
 use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Mutex, Ordering, UnsafeCell, fence, lock};
@@ -244,7 +244,7 @@ impl Pool {
             }),
             slot: Slot {
                 published: CachePadded::new(Published {
-                    claims: Claims::new(),
+                    claims: Claims::new(workers + 1),
                     descriptor: UnsafeCell::new(Descriptor::none()),
                 }),
                 done: CachePadded::new(AtomicU64::new(0)),
@@ -360,7 +360,9 @@ impl Pool {
         if slot.open.swap(true, Ordering::Acquire) {
             return None;
         }
-        let generation = (slot.generation.load(Ordering::Relaxed) + 1) & GENERATION_MASK;
+        let last = slot.generation.load(Ordering::Relaxed);
+        // 0 is what claim words hold before the first region.
+        let generation = ((last + 1) & GENERATION_MASK).max(1);
         slot.generation.store(generation, Ordering::Relaxed);
         let chunks = task.chunks();
         let stride = chunks.div_ceil(MAX_UNITS);
@@ -371,8 +373,9 @@ impl Pool {
             *slot.published.descriptor.get() = Descriptor { task, stride };
         }
         slot.done.store(0, Ordering::Relaxed);
-        let preferred = admission.lanes.min(PREFERRED_LANES).min(units);
-        slot.published.claims.open(generation, units, preferred);
+        slot.published
+            .claims
+            .open(generation, units, admission.lanes);
         self.announce(team, leader, generation, admission);
 
         let own = slot.work(generation, 0, Some(0));
@@ -460,9 +463,7 @@ impl Pool {
         let mut waiter = Waiter::new(self.wait, self.crowded, pinned);
         let mut seen = 0;
         loop {
-            seen = waiter.next(&worker.mailbox, seen, || {
-                self.free[index / 64].load(Ordering::Relaxed) >> (index % 64) & 1 == 1
-            });
+            seen = waiter.next(&worker.mailbox, seen);
             if seen & STOP != 0 {
                 return;
             }
@@ -502,38 +503,32 @@ impl Slot {
 
     /// Takes and runs units until none is left. The units are not reported here.
     fn work(&self, generation: u64, lane: usize, in_hand: Option<usize>) -> LaneWork {
-        let first = match in_hand {
-            Some(unit) => crate::claims::Claim::Unit(unit),
-            None => match self.published.claims.take(generation, lane, true) {
-                Some(claim) => claim,
-                None => {
-                    return LaneWork {
-                        units: 0,
-                        timed: false,
-                        busy_ns: 0,
-                    };
-                }
-            },
+        let claims = &self.published.claims;
+        let Some(first) = in_hand.or_else(|| claims.take(generation, lane)) else {
+            return LaneWork {
+                units: 0,
+                timed: false,
+                busy_ns: 0,
+            };
         };
         // SAFETY: this lane holds a unit of this generation that it has not reported, so the descriptor was completed
         // before the claim word it took it from, and is not written before the report.
         let Descriptor { task, stride } = unsafe { *self.published.descriptor.get() };
         let chunks = task.chunks();
-        let units = chunks.div_ceil(stride);
         let started = task.timing().then(Instant::now);
         let outer = Scope::enter(task.run, task.region, lane);
         let finished = Cell::new(0usize);
         let result = catch_unwind(AssertUnwindSafe(|| {
-            let mut claim = first;
+            let mut unit = first;
             loop {
                 finished.set(finished.get() + 1);
-                let start = claim.unit(units) * stride;
+                let start = unit * stride;
                 for index in start..(start + stride).min(chunks) {
                     // SAFETY: the body lives until the region returns, which waits for this unit's report.
                     unsafe { task.body.run(task.chunk(index, lane)) };
                 }
-                match self.published.claims.take(generation, lane, false) {
-                    Some(next) => claim = next,
+                match claims.take(generation, lane) {
+                    Some(next) => unit = next,
                     None => break,
                 }
             }
@@ -541,7 +536,7 @@ impl Slot {
         Scope::leave(outer);
         let mut accounted = finished.get();
         if let Err(payload) = result {
-            accounted += self.published.claims.close(generation);
+            accounted += claims.close(generation);
             // Takes care of the payload's drop, whether this panic is kept or not.
             let message = panic_message(payload);
             lock(&self.panic).get_or_insert(CaughtPanic { lane, message });

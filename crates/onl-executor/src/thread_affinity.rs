@@ -75,9 +75,11 @@ pub(crate) fn current_cpu() -> u32 {
 /// Keeps an unpinned lane off its caller's processor.
 ///
 /// Schedulers like to wake a thread where its waker runs. There it would wait for the caller's time slice, and the
-/// caller for it; so a lane that wakes on the caller's processor removes it from its own mask.
+/// caller for it. So a lane takes the caller's processor out of its own mask before it sleeps, and a lane that wakes on
+/// the caller's processor all the same, because the caller has moved, leaves it.
 pub(crate) struct CallerAvoidance {
     original: Option<CpuMask>,
+    avoided: u32,
     enabled: bool,
 }
 
@@ -85,29 +87,32 @@ impl CallerAvoidance {
     pub(crate) fn new(enabled: bool) -> Self {
         CallerAvoidance {
             original: None,
+            avoided: u32::MAX,
             enabled,
         }
     }
 
-    /// Leaves `caller_cpu` if this thread runs on it and may run elsewhere.
-    pub(crate) fn leave(&mut self, caller_cpu: u32) {
-        if !self.enabled || caller_cpu == u32::MAX || current_cpu() != caller_cpu {
+    /// Makes `caller_cpu` the one processor of its original mask that this thread does not run on. Where it could not
+    /// run elsewhere, or the system refuses, nothing changes.
+    pub(crate) fn avoid(&mut self, caller_cpu: u32) {
+        if !self.enabled || caller_cpu == u32::MAX || caller_cpu == self.avoided {
             return;
         }
         let Some(original) = self.original.or_else(CpuMask::of_this_thread) else {
             return;
         };
+        self.original = Some(original);
         if let Some(narrowed) = original.without(caller_cpu)
             && narrowed.apply_to_this_thread()
         {
-            self.original = Some(original);
+            self.avoided = caller_cpu;
         }
     }
 
-    /// Gives the thread its original mask back.
-    pub(crate) fn restore(&mut self) {
-        if let Some(original) = self.original.take() {
-            original.apply_to_this_thread();
+    /// Leaves `caller_cpu` if this thread runs on it and may run elsewhere.
+    pub(crate) fn leave(&mut self, caller_cpu: u32) {
+        if self.enabled && current_cpu() == caller_cpu {
+            self.avoid(caller_cpu);
         }
     }
 }
@@ -128,20 +133,23 @@ mod tests {
     #[cfg(target_os = "linux")]
     #[test]
     #[allow(clippy::disallowed_methods)] // a test thread of its own keeps the harness's mask
-    fn leaving_and_restoring_gives_the_first_mask_back() {
+    fn a_lane_avoids_one_processor_at_a_time() {
         std::thread::spawn(|| {
             let before = CpuMask::of_this_thread().unwrap();
             let mut avoidance = CallerAvoidance::new(true);
             let cpu = current_cpu();
             avoidance.leave(cpu);
-            if let Some(narrowed) = before.without(cpu)
-                && avoidance.original.is_some()
-            {
-                assert_eq!(CpuMask::of_this_thread(), Some(narrowed));
-                assert_ne!(current_cpu(), cpu);
-            }
-            avoidance.restore();
-            assert_eq!(CpuMask::of_this_thread(), Some(before));
+            let Some(narrowed) = before.without(cpu) else {
+                assert_eq!(CpuMask::of_this_thread(), Some(before));
+                return;
+            };
+            assert_eq!(CpuMask::of_this_thread(), Some(narrowed));
+            let elsewhere = current_cpu();
+            assert_ne!(elsewhere, cpu);
+            // The caller moved here: its former processor may be used again.
+            avoidance.avoid(elsewhere);
+            assert_eq!(CpuMask::of_this_thread(), before.without(elsewhere));
+            assert_ne!(current_cpu(), elsewhere);
         })
         .join()
         .unwrap();

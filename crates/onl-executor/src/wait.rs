@@ -1,7 +1,7 @@
 //! How a lane waits for its next region.
 
 use crate::sync::{AtomicU32, AtomicU64, Ordering, Sleeper, fence};
-use crate::thread_affinity::CallerAvoidance;
+use crate::thread_affinity::{CallerAvoidance, current_cpu};
 use std::time::{Duration, Instant};
 
 /// How lanes wait between regions. Part of the execution identity.
@@ -56,7 +56,8 @@ impl Mailbox {
         Mailbox {
             word: AtomicU64::new(0),
             sleeper: Sleeper::new(),
-            caller_cpu: AtomicU32::new(u32::MAX),
+            // Whoever makes an executor usually runs on it.
+            caller_cpu: AtomicU32::new(current_cpu()),
         }
     }
 
@@ -118,8 +119,8 @@ impl Waiter {
         }
     }
 
-    /// Waits for a message other than `seen`. The clock is read only once the wait has lasted some polls. `idle` says whether no run holds the lane.
-    pub(crate) fn next(&mut self, mailbox: &Mailbox, seen: u64, idle: impl Fn() -> bool) -> u64 {
+    /// Waits for a message other than `seen`. The clock is read only once the wait has lasted some polls.
+    pub(crate) fn next(&mut self, mailbox: &Mailbox, seen: u64) -> u64 {
         if let Some(word) = mailbox.message_other_than(seen) {
             return word;
         }
@@ -129,9 +130,8 @@ impl Waiter {
                 self.spin = (self.spin * 2).min(LONGEST_SPIN);
                 return word;
             }
-            if idle() {
-                self.avoidance.restore();
-            }
+            self.avoidance
+                .avoid(mailbox.caller_cpu.load(Ordering::Relaxed));
             let waited_since = *began.get_or_insert_with(Instant::now);
             mailbox.sleep(seen);
             self.avoidance
