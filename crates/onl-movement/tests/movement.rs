@@ -130,7 +130,7 @@ proptest! {
         let single: Vec<usize> = dims.iter().map(|&d| if d > 3 { d } else { 1 }).collect();
         let mut target: Vec<usize> = repeats[..added].to_vec();
         target.extend(dims.iter().zip(&single).map(|(&d, &s)| if s == 1 { d } else { s }));
-        check(&counting(&single), &target, |x, y, e| expand(x, y, e), |index| {
+        check(&counting(&single), &target, expand, |index| {
             let source: Vec<usize> = index[added..]
                 .iter()
                 .zip(&single)

@@ -130,6 +130,10 @@ pub(crate) fn scratch<R: Real>(
     workspace: &mut [u8],
     length: usize,
 ) -> Result<&mut [R], ReduceError> {
+    if length == 0 {
+        // An empty slice of bytes need not be aligned.
+        return Ok(&mut []);
+    }
     let needed = length.saturating_mul(size_of::<R>());
     let given = workspace.len();
     let bytes = workspace

@@ -166,34 +166,77 @@ impl<T: Numeric> SimdOp for Rows<'_, T> {
             let largest = row::row::<T, Maximum, I>(isa, source, T::Real::ZERO);
             if self.logarithm {
                 let sum = row::row::<T, ExponentialSum, I>(isa, source, largest);
-                let shift = sum.ln();
-                map::<T, I>(isa, source, target, |isa, x| {
-                    let d = T::Real::sub(isa, x, T::Real::splat(isa, largest));
-                    T::Real::sub(isa, d, T::Real::splat(isa, shift))
-                });
+                map::<T, Difference, I>(isa, source, target, largest, sum.ln());
             } else if T::as_reals(target).is_some() {
-                exponentials::<T, I>(isa, source, target, largest);
+                map::<T, Exponential, I>(isa, source, target, largest, T::Real::ONE);
                 let sum = row::row::<T, Sum, I>(isa, target, T::Real::ZERO);
-                let factor = T::Real::ONE.over(sum);
-                scale::<T, I>(isa, target, factor);
+                scale::<T, I>(isa, target, T::Real::ONE.over(sum));
             } else {
                 let sum = row::row::<T, ExponentialSum, I>(isa, source, largest);
                 let factor = T::Real::ONE.over(sum);
-                map::<T, I>(isa, source, target, |isa, x| {
-                    let d = T::Real::sub(isa, x, T::Real::splat(isa, largest));
-                    T::Real::mul(isa, T::Real::exp(isa, d), T::Real::splat(isa, factor))
-                });
+                map::<T, ScaledExponential, I>(isa, source, target, largest, factor);
             }
         }
     }
 }
 
-/// `target = exp(source − largest)`.
+/// An element of the result from an element and two parameters of its row. A type and not a closure: closures are
+/// not compiled for the tier of their caller.
+trait Step<R: Real> {
+    fn apply<I: Isa>(isa: I, x: R::V<I>, largest: R::V<I>, parameter: R::V<I>) -> R::V<I>;
+}
+
+/// eˣ⁻ᵐ.
+struct Exponential;
+/// eˣ⁻ᵐ times the parameter.
+struct ScaledExponential;
+/// (x − m) less the parameter.
+struct Difference;
+
+impl<R: Real> Step<R> for Exponential {
+    #[inline(always)]
+    fn apply<I: Isa>(isa: I, x: R::V<I>, largest: R::V<I>, _: R::V<I>) -> R::V<I> {
+        R::exp(isa, R::sub(isa, x, largest))
+    }
+}
+
+impl<R: Real> Step<R> for ScaledExponential {
+    #[inline(always)]
+    fn apply<I: Isa>(isa: I, x: R::V<I>, largest: R::V<I>, factor: R::V<I>) -> R::V<I> {
+        R::mul(isa, R::exp(isa, R::sub(isa, x, largest)), factor)
+    }
+}
+
+impl<R: Real> Step<R> for Difference {
+    #[inline(always)]
+    fn apply<I: Isa>(isa: I, x: R::V<I>, largest: R::V<I>, logarithm: R::V<I>) -> R::V<I> {
+        R::sub(isa, R::sub(isa, x, largest), logarithm)
+    }
+}
+
+/// Element-wise from source to target.
 #[inline(always)]
-fn exponentials<T: Numeric, I: Isa>(isa: I, source: &[T], target: &mut [T], largest: T::Real) {
-    map::<T, I>(isa, source, target, |isa, x| {
-        T::Real::exp(isa, T::Real::sub(isa, x, T::Real::splat(isa, largest)))
-    });
+fn map<T: Numeric, S: Step<T::Real>, I: Isa>(
+    isa: I,
+    source: &[T],
+    target: &mut [T],
+    largest: T::Real,
+    parameter: T::Real,
+) {
+    let width = <T::Real as Real>::lanes::<I>();
+    let largest = T::Real::splat(isa, largest);
+    let parameter = T::Real::splat(isa, parameter);
+    let mut sources = source.chunks_exact(width);
+    let mut targets = target.chunks_exact_mut(width);
+    for (source, target) in sources.by_ref().zip(targets.by_ref()) {
+        let x = T::load(isa, source);
+        T::store(isa, S::apply(isa, x, largest, parameter), target);
+    }
+    let (source, target) = (sources.remainder(), targets.into_remainder());
+    if !source.is_empty() {
+        let x = T::load_partial(isa, source, T::Real::ZERO);
+        T::store_partial(isa, S::apply(isa, x, largest, parameter), target);
+    }
 }
 
 #[inline(always)]
@@ -207,25 +250,6 @@ fn scale<T: Numeric, I: Isa>(isa: I, target: &mut [T], factor: T::Real) {
         } else {
             let x = T::load_partial(isa, part, T::Real::ZERO);
             T::store_partial(isa, T::Real::mul(isa, x, factor), part);
-        }
-    }
-}
-
-/// Element-wise from source to target.
-#[inline(always)]
-pub(crate) fn map<T: Numeric, I: Isa>(
-    isa: I,
-    source: &[T],
-    target: &mut [T],
-    function: impl Fn(I, <T::Real as Real>::V<I>) -> <T::Real as Real>::V<I>,
-) {
-    let width = <T::Real as Real>::lanes::<I>();
-    for (source, target) in source.chunks(width).zip(target.chunks_mut(width)) {
-        if source.len() == width {
-            T::store(isa, function(isa, T::load(isa, source)), target);
-        } else {
-            let x = T::load_partial(isa, source, T::Real::ZERO);
-            T::store_partial(isa, function(isa, x), target);
         }
     }
 }
