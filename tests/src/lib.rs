@@ -6,7 +6,7 @@ mod build;
 mod planted;
 
 pub use build::ModelBuilder;
-pub use planted::planted_table;
+pub use planted::{grain_table, ignoring_table, planted_table, secretly_parallel_table};
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -34,19 +34,32 @@ pub fn target() -> PathBuf {
     folder.map_or_else(|| workspace().join("target"), Path::to_owned)
 }
 
-/// The built `onl` command.
+/// Folder of this build's programs: `debug` or `release` within [`target`].
+fn programs() -> PathBuf {
+    let executable = std::env::current_exe().expect("a test has a path");
+    let tests = executable.parent().expect("a test lies in a folder");
+    tests
+        .parent()
+        .expect("tests lie in a folder of the build")
+        .to_owned()
+}
+
+/// The built `onl` command. `cargo test --workspace` builds it beside the tests; otherwise it is built here.
 pub fn onl() -> Command {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
     let path = BUILT.get_or_init(|| {
-        run(Command::new(env!("CARGO")).current_dir(workspace()).args([
-            "build",
-            "--quiet",
-            "--package",
-            "onl-cli",
-        ]));
-        target()
-            .join("debug")
-            .join(format!("onl{}", std::env::consts::EXE_SUFFIX))
+        let path = programs().join(format!("onl{}", std::env::consts::EXE_SUFFIX));
+        if !path.exists() {
+            let mut build = Command::new(env!("CARGO"));
+            build
+                .current_dir(workspace())
+                .args(["build", "--quiet", "--package", "onl-cli"]);
+            if !cfg!(debug_assertions) {
+                build.arg("--release");
+            }
+            run(&mut build);
+        }
+        path
     });
     Command::new(path)
 }

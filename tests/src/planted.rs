@@ -183,3 +183,91 @@ pub fn planted_table() -> KernelTable {
     }
     table
 }
+
+static GRAIN_SCHEMA: Schema = Schema {
+    parameters: &[Parameter {
+        name: "parallel.grain_elements",
+        kind: ParameterKind::Integer {
+            default: 16_384,
+            minimum: 256,
+            maximum: 1 << 40,
+        },
+        unit: "elements",
+        meaning: "Elements that one claim of a lane covers.",
+    }],
+    check: |_| Ok(()),
+};
+
+fn grain_schema() -> &'static Schema {
+    &GRAIN_SCHEMA
+}
+
+/// Doubles its input in chunks of a size that no parameter reaches, or of the size that its parameter says.
+struct Doubling {
+    grain: usize,
+}
+
+impl PreparedKernel for Doubling {
+    fn run(&self, io: &mut KernelIo<'_>, lanes: Lanes<'_>) -> Result<(), KernelError> {
+        let input = io.input(0)?;
+        let elements = input.as_slice::<f32>()?;
+        let mut output = io.output(0, ElementType::Float32, input.dims())?;
+        let output = output.as_slice_mut::<f32>()?;
+        let spec = RegionSpec::new(elements.len(), self.grain);
+        lanes.region_over(&SITE, spec, output, 1, |chunk, part| {
+            for (y, x) in part.iter_mut().zip(&elements[chunk.range]) {
+                *y = x + x;
+            }
+        })?;
+        Ok(())
+    }
+}
+
+/// A table with one kernel that declares a grain parameter: one that obeys it, one with a constant grain.
+pub fn grain_table(obeys: bool) -> KernelTable {
+    let mut table = KernelTable::empty();
+    let mut planted = entry("Doubling", |node, context| {
+        let key = onl_snapshot::KernelKey::builtin("Doubling", "planted", ElementType::Float32, 1);
+        let _ = node;
+        let given = context
+            .snapshot
+            .row(&key)
+            .map(|row| row.values.integer("parallel.grain_elements"));
+        Ok(Box::new(Doubling {
+            grain: usize::try_from(given.unwrap_or(16_384)).unwrap_or(usize::MAX),
+        }))
+    });
+    if !obeys {
+        planted.prepare = |_, _| Ok(Box::new(Doubling { grain: 16_384 }));
+    }
+    planted.coverage = Coverage::Tunable(grain_schema);
+    table
+        .register(planted)
+        .expect("one kernel does not overlap");
+    table
+}
+
+/// A table with one kernel that declares a path parameter and ignores it.
+pub fn ignoring_table() -> KernelTable {
+    let mut table = KernelTable::empty();
+    let mut planted = entry("Doubling", |_, _| Ok(Box::new(Doubling { grain: 4_096 })));
+    planted.coverage = Coverage::Tunable(schema);
+    table
+        .register(planted)
+        .expect("one kernel does not overlap");
+    table
+}
+
+/// A table with one kernel that says it is serial and is not.
+pub fn secretly_parallel_table() -> KernelTable {
+    let mut table = KernelTable::empty();
+    let mut planted = entry("Doubling", |_, _| Ok(Box::new(Doubling { grain: 256 })));
+    planted.coverage = Coverage::Serial {
+        category: onl_kernels::SerialCategory::TinyPayload,
+        reason: "said to be small",
+    };
+    table
+        .register(planted)
+        .expect("one kernel does not overlap");
+    table
+}

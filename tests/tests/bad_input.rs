@@ -122,7 +122,7 @@ fn graphs_that_break_the_rules() {
                 .node("Abs", &["x"], &["y"])
                 .output("y", f32s)
                 .bytes(),
-            &["'y'", "twice"],
+            &["'y'", "already"],
         ),
         (
             "missing value",
@@ -342,4 +342,120 @@ fn unwritable_cache_does_not_stop_a_run() {
         .output()
         .expect("the command starts");
     refused("apply", &output, 1, &["nothing was saved", "blocked"]);
+}
+
+/// A model whose weights are in a file beside it.
+fn external(bench: &Bench) -> PathBuf {
+    let weights = Tensor::from_slice(&[64], &[0.5f32; 64]).expect("sizes agree");
+    let model = ModelBuilder::new(17)
+        .input("x", ElementType::Float32, &[64])
+        .initializer("w", weights)
+        .node("Add", &["x", "w"], &["y"])
+        .output("y", ElementType::Float32)
+        .build();
+    let path = bench.path("model.onnx");
+    let options = onl_onnx::WriteOptions {
+        external_from_bytes: Some(16),
+    };
+    onl_onnx::write_model_with(&model, &path, &options).expect("the folder is writable");
+    path
+}
+
+/// Writes another location of the same length into the model file.
+fn relocate(model: &Path, location: &str) {
+    let mut bytes = std::fs::read(model).expect("just written");
+    let old = b"model.onnx.data";
+    assert_eq!(old.len(), location.len());
+    let place = bytes
+        .windows(old.len())
+        .position(|w| w == old)
+        .expect("the location is in the file");
+    bytes[place..place + old.len()].copy_from_slice(location.as_bytes());
+    std::fs::write(model, bytes).expect("the folder is writable");
+}
+
+#[test]
+fn external_data_stay_in_the_folder() {
+    let bench = Bench::new();
+    let model = external(&bench);
+    let data = bench.path("model.onnx.data");
+    assert_eq!(
+        bench.run(&model, &[]).status.code(),
+        Some(0),
+        "external data beside the model are read"
+    );
+
+    let whole = std::fs::read(&data).expect("written beside the model");
+    std::fs::write(&data, &whole[..100]).expect("the folder is writable");
+    refused(
+        "past the end",
+        &bench.run(&model, &[]),
+        1,
+        &["model.onnx.data", "'w'"],
+    );
+
+    std::fs::remove_file(&data).expect("the folder is writable");
+    refused("missing", &bench.run(&model, &[]), 1, &["model.onnx.data"]);
+
+    let outside = tempfile::tempdir().expect("a temporary folder");
+    let secret = outside.path().join("secret");
+    std::fs::write(&secret, &whole).expect("the folder is writable");
+    #[cfg(unix)]
+    {
+        std::os::unix::fs::symlink(&secret, &data).expect("the folder is writable");
+        refused(
+            "symbolic link",
+            &bench.run(&model, &[]),
+            1,
+            &["model.onnx.data"],
+        );
+        std::fs::remove_file(&data).expect("the folder is writable");
+    }
+
+    relocate(&model, "../../etc/passw");
+    refused(
+        "parent folder",
+        &bench.run(&model, &[]),
+        1,
+        &["../../etc/passw"],
+    );
+    let model = external(&bench);
+    relocate(&model, "/etc/passwd////");
+    refused(
+        "absolute path",
+        &bench.run(&model, &[]),
+        1,
+        &["/etc/passwd"],
+    );
+}
+
+#[test]
+fn dimensions_that_overflow_or_are_negative() {
+    let bench = Bench::new();
+    let shape = |dims: &[i64]| Tensor::from_slice(&[dims.len()], dims).expect("sizes agree");
+    let model = |dims: &[i64]| {
+        ModelBuilder::new(17)
+            .input("x", ElementType::Float32, &[4])
+            .initializer("shape", shape(dims))
+            .node("Reshape", &["x", "shape"], &["y"])
+            .output("y", ElementType::Float32)
+            .bytes()
+    };
+    for (case, dims) in [
+        ("overflowing", &[i64::MAX, i64::MAX][..]),
+        ("negative", &[-7, 2][..]),
+        ("two unknown", &[-1, -1][..]),
+        ("other size", &[3][..]),
+    ] {
+        let path = bench.write("model.onnx", &model(dims));
+        refused(case, &bench.run(&path, &[]), 1, &["Reshape"]);
+    }
+    let expand = ModelBuilder::new(17)
+        .input("x", ElementType::Float32, &[1])
+        .initializer("shape", shape(&[1 << 40, 1 << 40]))
+        .node("Expand", &["x", "shape"], &["y"])
+        .output("y", ElementType::Float32)
+        .bytes();
+    let path = bench.write("model.onnx", &expand);
+    refused("huge output", &bench.run(&path, &[]), 1, &["overflow"]);
 }

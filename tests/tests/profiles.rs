@@ -1,7 +1,7 @@
 //! Saved profiles: what a fresh process resolves from them, and what it does with those it cannot use.
 
 use onl::tuning::process::{KeyResult, Outcome};
-use onl::tuning::{CacheFolder, KeepReason, update_kernel_tuning_cache};
+use onl::tuning::{CacheFolder, RatioInterval, update_kernel_tuning_cache};
 use onl::{
     CpuExecutionPolicy, Environment, KernelKey, KernelTable, ProfileSource, Session,
     TuningSnapshot, current_execution_descriptor,
@@ -37,7 +37,7 @@ fn calibratable_keys() -> Vec<KernelKey> {
     keys
 }
 
-/// Saves a confirmed default for every calibratable key, as a calibration would.
+/// Saves a row for every calibratable key, as a calibration would.
 fn save_all(folder: &Path) {
     let environment = Environment::new(ProfileSource::None);
     let execution = current_execution_descriptor(&environment, &CpuExecutionPolicy::default())
@@ -46,11 +46,16 @@ fn save_all(folder: &Path) {
         .into_iter()
         .map(|key| {
             let values = environment.schema(&key).expect("registered").defaults();
-            let outcome = Outcome::DefaultConfirmed {
+            let ratio = RatioInterval {
+                estimate: 0.9,
+                lower: 0.88,
+                upper: 0.92,
+                confidence: 0.99,
+            };
+            let outcome = Outcome::Promoted {
                 values,
                 domain: SizeDomain::ALL,
-                reason: KeepReason::SearchChoseDefault,
-                ratio: None,
+                ratio,
                 rounds: 20,
             };
             KeyResult {

@@ -274,7 +274,7 @@ fn fold_node(
     opset: i64,
     entry: &KernelEntry,
     preparation: &Preparation,
-    constants: &mut Vec<Option<Arc<Tensor>>>,
+    constants: &mut [Option<Arc<Tensor>>],
 ) -> Result<bool, SessionError> {
     let node = &graph.nodes[index];
     let pure = !matches!(

@@ -44,7 +44,7 @@ pub struct RuntimeSession {
     initializer_inputs: Vec<String>,
     output_names: Vec<String>,
     options: SessionOptions,
-    idle: Mutex<Vec<Box<RunState>>>,
+    idle: Mutex<Vec<RunState>>,
 }
 
 struct InputSpec {
@@ -237,7 +237,7 @@ impl RuntimeSession {
     }
 
     /// Takes an idle state that was planned for these shapes.
-    fn planned_state(&self, inputs: &[TensorView<'_>]) -> Option<Box<RunState>> {
+    fn planned_state(&self, inputs: &[TensorView<'_>]) -> Option<RunState> {
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
         let position = idle
             .iter()
@@ -248,7 +248,7 @@ impl RuntimeSession {
     }
 
     /// Keeps a state for later runs; the longest unused one goes when there are too many.
-    fn keep(&self, state: Box<RunState>) {
+    fn keep(&self, state: RunState) {
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
         idle.push(state);
         let excess = if idle.len() > IDLE_STATES {
@@ -309,7 +309,7 @@ impl RuntimeSession {
                 dims,
                 expects_regions,
             )? {
-                self.keep(Box::new(RunState::new(Arc::new(plan))?));
+                self.keep(RunState::new(Arc::new(plan))?);
             }
         }
         Ok(outputs)

@@ -42,8 +42,12 @@ pub fn session(common: &Common, model: &Path) -> Result<Session> {
         .environment(environment)
         .policy(policy(common))
         .model_path(model)
-        .build()
-        .with_context(|| format!("model {}", model.display()))?;
+        .build();
+    let session = match session {
+        // These name the file already.
+        Err(error @ onl::Error::Onnx(_)) => return Err(error.into()),
+        other => other.with_context(|| format!("model {}", model.display()))?,
+    };
     for diagnostic in session.diagnostics() {
         eprintln!("note: {diagnostic}");
     }

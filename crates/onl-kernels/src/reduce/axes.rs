@@ -4,13 +4,12 @@
 use super::{Division, entry};
 use crate::movement::support::{Integers, axis_flags, check_inputs, known_integers};
 use crate::{
-    Coverage, Example, ExampleInput, InferContext, InferError, KernelEntry, KernelError, KernelIo,
+    Example, ExampleInput, InferContext, InferError, KernelEntry, KernelError, KernelIo,
     PrepareContext, PrepareError, PreparedKernel, ShapeDependence,
 };
 use onl_executor::Lanes;
 use onl_ir::{Attribute, Dim, NodeView};
 use onl_reduce::{COLUMNS, INTEGERS, ROWS, ReduceKind, reduce, reduce_workspace};
-use onl_snapshot::{ParallelConfig, TunedConfig};
 use onl_tensor::{ElementType, Shape};
 use smallvec::SmallVec;
 
