@@ -317,8 +317,13 @@ impl Pool {
                 }
             }
         }
-        let leader = team.iter().next();
-        team.leader = leader;
+        team.leader = team.iter().next();
+        if team.workers > 0 {
+            let cpu = current_cpu();
+            for worker in team.iter() {
+                self.workers[worker].mailbox.set_caller_cpu(cpu);
+            }
+        }
         team
     }
 
@@ -340,7 +345,7 @@ impl Pool {
         for worker in team.iter() {
             let mailbox = &self.workers[worker].mailbox;
             if mailbox.is_asleep() {
-                mailbox.wake(current_cpu());
+                mailbox.wake();
             }
         }
     }
@@ -433,7 +438,7 @@ impl Pool {
         for worker in team.iter().take(invited) {
             let mailbox = &self.workers[worker].mailbox;
             if mailbox.is_asleep() {
-                mailbox.wake(current_cpu());
+                mailbox.wake();
             }
         }
     }
@@ -445,7 +450,7 @@ impl Pool {
         }
         fence(Ordering::SeqCst);
         for worker in &self.workers {
-            worker.mailbox.wake(u32::MAX);
+            worker.mailbox.wake();
         }
     }
 

@@ -71,9 +71,16 @@ impl Mailbox {
         self.sleeper.word().load(Ordering::Relaxed) == ASLEEP
     }
 
-    /// Wakes the lane if it sleeps. It keeps off `caller_cpu`.
-    pub(crate) fn wake(&self, caller_cpu: u32) {
-        self.caller_cpu.store(caller_cpu, Ordering::Relaxed);
+    /// Says where the lane's caller runs; the lane keeps off that processor.
+    pub(crate) fn set_caller_cpu(&self, caller_cpu: u32) {
+        // A lane reads this while it waits; a store would take the line away from it each time.
+        if self.caller_cpu.load(Ordering::Relaxed) != caller_cpu {
+            self.caller_cpu.store(caller_cpu, Ordering::Relaxed);
+        }
+    }
+
+    /// Wakes the lane if it sleeps.
+    pub(crate) fn wake(&self) {
         if self.sleeper.word().swap(AWAKE, Ordering::Release) == ASLEEP {
             self.sleeper.wake();
         }
@@ -149,7 +156,7 @@ impl Waiter {
         }
     }
 
-    fn spin(&self, mailbox: &Mailbox, seen: u64, began: &mut Option<Instant>) -> Option<u64> {
+    fn spin(&mut self, mailbox: &Mailbox, seen: u64, began: &mut Option<Instant>) -> Option<u64> {
         let limit = match self.mode {
             WaitMode::Latency => Duration::MAX,
             WaitMode::Balanced if self.crowded => SHORTEST_SPIN,
@@ -161,7 +168,7 @@ impl Waiter {
     }
 
     fn spin_for(
-        &self,
+        &mut self,
         mailbox: &Mailbox,
         seen: u64,
         limit: Duration,
@@ -183,6 +190,8 @@ impl Waiter {
             polls += 1;
             if self.crowded || polls == POLLS_PER_CLOCK {
                 polls = 0;
+                self.avoidance
+                    .leave(mailbox.caller_cpu.load(Ordering::Relaxed));
                 let waited = began.get_or_insert_with(Instant::now).elapsed();
                 if waited >= limit {
                     return None;

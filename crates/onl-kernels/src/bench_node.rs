@@ -204,7 +204,7 @@ impl BenchNode {
                     })*
                 };
             }
-            sprinkle!(f32: |v| v as f32, f64: |v| v, f16: f16::from_f64, bf16: bf16::from_f64);
+            sprinkle!(f32: |v| v as f32, f64: |v| v, f16: f16_from, bf16: bf16_from);
             *input = Arc::new(changed);
         }
     }
@@ -424,6 +424,16 @@ fn materialize(input: &ExampleInput, seed: u64) -> Result<Arc<Tensor>, PrepareEr
     })
 }
 
+/// Rounds through f32: inputs must have equal bits everywhere, and `f16::from_f64` rounds once or twice by architecture.
+fn f16_from(value: f64) -> f16 {
+    f16::from_f32(value as f32)
+}
+
+/// Rounds like [`f16_from`].
+fn bf16_from(value: f64) -> bf16 {
+    bf16::from_f32(value as f32)
+}
+
 fn fill(
     element_type: ElementType,
     dims: &[usize],
@@ -440,8 +450,8 @@ fn fill(
     let tensor = match element_type {
         T::Float32 => typed!(true, |v| v as f32),
         T::Float64 => typed!(true, |v| v),
-        T::Float16 => typed!(true, f16::from_f64),
-        T::BFloat16 => typed!(true, bf16::from_f64),
+        T::Float16 => typed!(true, f16_from),
+        T::BFloat16 => typed!(true, bf16_from),
         T::Int8 => typed!(false, |v| v as i8),
         T::Int16 => typed!(false, |v| v as i16),
         T::Int32 => typed!(false, |v| v as i32),
