@@ -317,7 +317,8 @@ impl Pool {
                 }
             }
         }
-        team.leader = team.iter().next();
+        let leader = team.iter().next();
+        team.leader = leader;
         if team.workers > 0 {
             let cpu = current_cpu();
             for worker in team.iter() {
