@@ -496,12 +496,13 @@ fn report(
                 ratio,
                 rounds,
                 values,
+                reason,
                 ..
             } => {
                 let (was, _) = difference(old, values);
                 (
                     was,
-                    "default confirmed".to_owned(),
+                    format!("default confirmed: {reason}"),
                     interval(ratio.as_ref()),
                     rounds.to_string(),
                 )
