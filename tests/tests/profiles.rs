@@ -241,3 +241,21 @@ fn path_is_a_function_of_the_environment() {
         .args(["tuning", "path"]));
     assert_eq!(text.trim(), "/nowhere/in/particular");
 }
+
+#[test]
+fn asking_whether_a_folder_is_writable_saves_nothing() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let cache = CacheFolder::at(folder.path().join("tuning"));
+    cache.check_writable().expect("a new folder is writable");
+    assert!(!cache.choices_path().exists());
+    std::fs::write(folder.path().join("blocked"), b"").expect("the folder is writable");
+    let blocked = CacheFolder::at(folder.path().join("blocked"));
+    let error = blocked
+        .check_writable()
+        .expect_err("a file is no folder")
+        .to_string();
+    assert!(
+        error.contains("nothing was saved") && error.contains("blocked"),
+        "{error}"
+    );
+}

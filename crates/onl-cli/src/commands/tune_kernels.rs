@@ -195,7 +195,7 @@ pub fn run(arguments: &Arguments) -> Result<Exit> {
         bail!("nothing was saved: there is no profile folder; set ONL_TUNING_CACHE");
     };
     // Better now than after a minute of measuring.
-    folder.update(&[], &[]).context("nothing was saved")?;
+    folder.check_writable().context("nothing was saved")?;
     let before: BTreeMap<KernelKey, ParameterRow> = selected
         .iter()
         .map(|t| {

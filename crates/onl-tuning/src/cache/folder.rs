@@ -232,6 +232,19 @@ impl CacheFolder {
         self.path.join(EVIDENCE).join(format!("{digest}.json"))
     }
 
+    /// Whether rows could be saved: the folder is made, its lock taken, and a file written and removed. Choices are
+    /// neither read nor changed.
+    ///
+    /// # Errors
+    /// [`CacheError`] that says what cannot be done.
+    pub fn check_writable(&self) -> Result<(), CacheError> {
+        fs::create_dir_all(&self.path).map_err(|e| unwritable("creating", &self.path, e))?;
+        let _lock = self.lock()?;
+        tempfile::NamedTempFile::new_in(&self.path)
+            .map(drop)
+            .map_err(|e| unwritable("writing to", &self.path, e))
+    }
+
     /// Reads the choices. Never fails: what cannot be used is in the report.
     pub fn load(&self) -> LoadReport {
         self.read().0
