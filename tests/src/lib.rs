@@ -44,7 +44,8 @@ fn programs() -> PathBuf {
         .to_owned()
 }
 
-/// The built `onl` command. `cargo test --workspace` builds it beside the tests; otherwise it is built here.
+/// The built `onl` command. `cargo test --workspace` and `cargo test -p onl-cli -p onl-tests` build it beside the tests; it is
+/// built here only when there is none.
 pub fn onl() -> Command {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
     let path = BUILT.get_or_init(|| {

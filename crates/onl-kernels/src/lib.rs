@@ -28,6 +28,6 @@ pub use infer::{InferContext, InferError};
 pub use io::{KernelIo, OutputSlot};
 pub use prepare::{NoSubgraphs, PrepareContext, PreparedKernel, PreparedSubgraph, SubgraphRunner};
 pub use table::{
-    Coverage, KernelEntry, KernelTable, LookupError, SearchContext, SerialCategory,
+    Coverage, KernelEntry, KernelTable, LookupError, NEWEST_OPSET, SearchContext, SerialCategory,
     ShapeDependence, TypeSource,
 };

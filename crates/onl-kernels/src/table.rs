@@ -6,6 +6,9 @@ use onl_tensor::ElementType;
 use std::collections::HashMap;
 use thiserror::Error;
 
+/// Newest version of the operator set `ai.onnx` whose operator texts the builtin kernels were read against (ONNX 1.23).
+pub const NEWEST_OPSET: i64 = 28;
+
 /// Why a path stays serial.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[allow(missing_docs)]

@@ -9,6 +9,10 @@ use thiserror::Error;
 pub enum SessionError {
     #[error("{node}: domain '{domain}' is not imported by the model; add it to opset_import")]
     DomainNotImported { node: String, domain: String },
+    #[error(
+        "the model imports version {version} of the operator set ai.onnx; this runtime knows versions 1 to {newest}"
+    )]
+    UnknownOpset { version: i64, newest: i64 },
     #[error("{node}: {source}")]
     Lookup { node: String, source: LookupError },
     #[error("{node}: {source}")]

@@ -6,8 +6,8 @@ use crate::{InputError, RunError, SessionError, functions};
 use onl_cpu::CpuExecutionDescriptor;
 use onl_cpu::IsaTier;
 use onl_executor::{CpuExecutor, Run, RunOptions};
-use onl_ir::{Dim, Model, TypeInfo, ValueId};
-use onl_kernels::KernelTable;
+use onl_ir::{Dim, Model, OpId, TypeInfo, ValueId};
+use onl_kernels::{KernelTable, NEWEST_OPSET};
 use onl_profiling::{Collector, InlineReason};
 use onl_snapshot::TuningSnapshot;
 use onl_tensor::{ElementType, Shape, Tensor, TensorView, Value};
@@ -66,6 +66,14 @@ impl RuntimeSession {
             .is_some_and(|d| *d != options.descriptor)
         {
             return Err(SessionError::SnapshotMismatch);
+        }
+        if let Some(version) = model.opset(OpId::ONNX)
+            && !(1..=NEWEST_OPSET).contains(&version)
+        {
+            return Err(SessionError::UnknownOpset {
+                version,
+                newest: NEWEST_OPSET,
+            });
         }
         let flat = functions::inline(model)?;
         let preparation = Preparation {
