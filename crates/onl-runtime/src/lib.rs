@@ -2,7 +2,7 @@
 //!
 //! A [`RuntimeSession`] is handed a model, a kernel table, one [`TuningSnapshot`](onl_snapshot::TuningSnapshot) and an
 //! executor lease; it knows no profile files and no statistics. The first run with a set of input shapes records what
-//! every node gives and makes a [plan](plan) of it: values that depend on shapes alone become constants, every other
+//! every node gives and makes a plan of it: values that depend on shapes alone become constants, every other
 //! value gets a place in reused memory. Later runs with the same shapes follow the plan and allocate nothing.
 
 #![forbid(unsafe_code)]
