@@ -1,6 +1,6 @@
 """Compares steady run times of `onl` and onnxruntime on one model, interleaved, each in a process of its own.
 
-usage: compare_onnxruntime.py ONL MODEL [--threads N] [--rounds N] [--dim NAME=N ...]
+usage: compare_onnxruntime.py ONL MODEL [--threads N] [--rounds N] [--dim NAME=N ...] [--no-profiles]
 
 Run it with a Python that has onnxruntime (the tests make one at target/reference-venv). Every round runs both programs
 once on seeded inputs and takes the median of their runs; the printed ratio is the median over rounds of
@@ -46,9 +46,12 @@ def main():
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--dim", action="append", default=[])
+    parser.add_argument("--no-profiles", action="store_true")
     arguments = parser.parse_args()
     dims = [word for dim in arguments.dim for word in ("--dim", dim)]
     ours = [arguments.onl, "bench", arguments.model, "--json", "--threads", str(arguments.threads), *dims]
+    if arguments.no_profiles:
+        ours.append("--no-profiles")
     theirs = [sys.executable, "-c", PEER, arguments.model, str(arguments.threads), *arguments.dim]
     pairs = []
     for _ in range(arguments.rounds):

@@ -4,6 +4,7 @@ use onl_evidence::{InventoryError, Verdict, inventory, validate_inventory, verif
 use onl_kernels::KernelTable;
 use onl_snapshot::TuningSnapshot;
 use onl_tests::{grain_table, ignoring_table, onl, run, secretly_parallel_table};
+use std::collections::{BTreeMap, BTreeSet};
 
 fn verdicts(table: &KernelTable) -> Vec<(Verdict, String)> {
     verify_table(table, onl::IsaTier::detect(), |_, _| ())
@@ -17,6 +18,32 @@ fn builtin_inventory_is_valid() {
     let list = inventory(&KernelTable::builtin(), &TuningSnapshot::portable());
     assert_eq!(validate_inventory(&list), Ok(()));
     assert!(list.states["calibratable"] >= 37, "{:?}", list.states);
+}
+
+/// Portable defaults change only on reports from two architectures; this file makes a change visible.
+#[test]
+fn portable_defaults_stand_in_a_golden_file() {
+    let mut defaults: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for row in inventory(&KernelTable::builtin(), &TuningSnapshot::portable()).paths {
+        for parameter in row.parameters {
+            let line = format!(
+                "{} = {} {}",
+                parameter.name, parameter.default, parameter.unit
+            );
+            defaults
+                .entry(line)
+                .or_default()
+                .insert(row.op_type.clone());
+        }
+    }
+    let text: Vec<String> = defaults
+        .into_iter()
+        .map(|(line, operators)| {
+            let operators: Vec<String> = operators.into_iter().collect();
+            format!("{}\n    {}", line.trim_end(), operators.join(" "))
+        })
+        .collect();
+    insta::assert_snapshot!("portable_defaults", text.join("\n"));
 }
 
 #[test]
