@@ -8,8 +8,9 @@ use crate::{
 };
 use half::{bf16, f16};
 use onl_cpu::IsaTier;
-use onl_executor::Lanes;
+use onl_executor::{Lanes, RegionSpec};
 use onl_ir::{Graph, Node, NodeView, OpId, TensorType, TypeInfo, ValueId, ValueInfo};
+use onl_profiling::{RegionSite, region_site};
 use onl_snapshot::{Digest, TuningSnapshot};
 use onl_tensor::{AlignedBuffer, Bool, ElementType, Tensor, TensorView};
 use std::sync::Arc;
@@ -17,6 +18,10 @@ use std::sync::Arc;
 /// Operator-set version that examples are written for when an entry serves it.
 const EXAMPLE_OPSET: i64 = 22;
 
+/// Division of produced inputs.
+const PRODUCER_CHUNKS: usize = 8;
+const SMALLEST_CHUNK: usize = 4_096;
+const CACHE_LINE: usize = 64;
 /// Distance between special values.
 const SPRINKLE: usize = 5;
 /// Values at which kernels go wrong.
@@ -42,14 +47,20 @@ pub struct BenchNode {
     kernel: Box<dyn PreparedKernel>,
     inputs: Vec<Option<Arc<Tensor>>>,
     memory: BenchMemory,
+    /// Whether each input is a constant of the graph.
+    constant: Vec<bool>,
     output_count: usize,
     workspace_bytes: usize,
 }
 
-/// Outputs and scratch memory of a [`BenchNode`]. Nodes of one example can work in the same memory, one after the other,
+static PRODUCER: RegionSite = region_site!("bench_node.producer");
+
+/// Produced inputs, outputs and scratch memory of a [`BenchNode`]. Nodes of one example can work in the same memory, one after the other,
 /// so that its place favours none of them.
 #[derive(Debug, Default)]
 pub struct BenchMemory {
+    /// Copies of the inputs that are written before each run, if any.
+    produced: Vec<Option<Tensor>>,
     outputs: Vec<OutputSlot>,
     workspace: AlignedBuffer,
 }
@@ -150,6 +161,11 @@ impl BenchNode {
             kernel,
             inputs,
             memory: BenchMemory::default(),
+            constant: example
+                .inputs
+                .iter()
+                .map(|spec| is_constant(spec.as_ref()))
+                .collect(),
             output_count: example.outputs,
             workspace_bytes,
         })
@@ -165,7 +181,11 @@ impl BenchNode {
     /// # Errors
     /// [`KernelError`] of the kernel.
     pub fn run(&mut self, lanes: Lanes<'_>) -> Result<(), KernelError> {
-        let BenchMemory { outputs, workspace } = &mut self.memory;
+        let BenchMemory {
+            produced,
+            outputs,
+            workspace,
+        } = &mut self.memory;
         if workspace.len() < self.workspace_bytes {
             *workspace = AlignedBuffer::zeroed(self.workspace_bytes)?;
         }
@@ -173,12 +193,47 @@ impl BenchNode {
         let views: smallvec::SmallVec<[Option<TensorView<'_>>; 6]> = self
             .inputs
             .iter()
-            .map(|input| input.as_ref().map(|tensor| tensor.view()))
+            .enumerate()
+            .map(|(index, input)| match produced.get(index) {
+                Some(Some(tensor)) => Some(tensor.view()),
+                _ => input.as_ref().map(|tensor| tensor.view()),
+            })
             .collect();
         let mut io = KernelIo::new(&views, &[], outputs, workspace.as_bytes_mut());
         self.kernel.run(&mut io, lanes)?;
         for slot in outputs {
             slot.keep_as_plan();
+        }
+        Ok(())
+    }
+
+    /// Writes every input that is not constant anew, divided among lanes, as the operator before this one would in a
+    /// graph: each lane's cache then holds a part of it.
+    ///
+    /// # Errors
+    /// [`KernelError`] when memory for the inputs cannot be had.
+    pub fn produce_inputs(&mut self, lanes: Lanes<'_>) -> Result<(), KernelError> {
+        let produced = &mut self.memory.produced;
+        produced.resize_with(self.inputs.len(), || None);
+        for ((slot, input), constant) in produced.iter_mut().zip(&self.inputs).zip(&self.constant) {
+            let Some(input) = input
+                .as_ref()
+                .filter(|i| !constant && !i.bytes().is_empty())
+            else {
+                continue;
+            };
+            if slot.is_none() {
+                *slot = Some(input.try_clone()?);
+            }
+            let Some(copy) = slot else { continue };
+            let (source, mut target) = (input.bytes(), copy.view_mut()?);
+            let grain = (source.len() / PRODUCER_CHUNKS)
+                .next_multiple_of(CACHE_LINE)
+                .max(SMALLEST_CHUNK);
+            let spec = RegionSpec::new(source.len(), grain);
+            lanes.region_over(&PRODUCER, spec, target.bytes_mut(), 1, |chunk, part| {
+                part.copy_from_slice(&source[chunk.range]);
+            })?;
         }
         Ok(())
     }

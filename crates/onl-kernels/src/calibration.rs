@@ -120,7 +120,7 @@ impl CalibrationTarget for NodeCalibration {
                     name: format!("{}/{size}", example.name),
                     size: size as u64,
                     memory_bytes: memory,
-                    cache_state: CacheState::OwnWarm,
+                    cache_state: CacheState::Produced,
                 });
             }
         }
@@ -269,7 +269,8 @@ impl CalibrationInstance for NodeInstance {
             for _ in 0..times {
                 instance
                     .node
-                    .run(run.lanes())
+                    .produce_inputs(run.lanes())
+                    .and_then(|()| instance.node.run(run.lanes()))
                     .map_err(|error| instance.error(error.to_string()))?;
             }
             Ok(())

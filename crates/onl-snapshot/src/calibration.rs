@@ -9,6 +9,9 @@ use thiserror::Error;
 pub enum CacheState {
     /// The candidate's own previous calls left them (untimed calls come first).
     OwnWarm,
+    /// Lanes have just written the inputs, as the operator before would in a graph; the writing is part of the timed
+    /// call, equal for every candidate.
+    Produced,
     /// They stream from memory: the working set exceeds the caches.
     Streaming,
 }
