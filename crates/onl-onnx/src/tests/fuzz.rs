@@ -152,12 +152,16 @@ proptest! {
     #[test]
     fn damaged_npy(index in any::<prop::sample::Index>(), byte in any::<u8>(), cut in any::<prop::sample::Index>()) {
         let tensor = Tensor::from_slice(&[2, 3], &[1i32, 2, 3, 4, 5, 6]).unwrap();
-        let mut bytes = npy_to_bytes(&tensor).unwrap();
-        let at = index.index(bytes.len());
-        bytes[at] = byte;
-        let _ = npy_from_bytes(bytes.clone().into());
-        bytes.truncate(cut.index(bytes.len()));
-        prop_assert!(npy_from_bytes(bytes.into()).is_err());
+        let whole = npy_to_bytes(&tensor).unwrap();
+        let length = cut.index(whole.len());
+        prop_assert!(npy_from_bytes(whole[..length].to_vec().into()).is_err());
+        // A damaged header may ask for no more than what is left, so only panics are failures here.
+        let mut damaged = whole;
+        let at = index.index(damaged.len());
+        damaged[at] = byte;
+        let _ = npy_from_bytes(damaged.clone().into());
+        damaged.truncate(length);
+        let _ = npy_from_bytes(damaged.into());
     }
 }
 
