@@ -57,43 +57,43 @@ fn calibrate_once(seed: u64) -> Vec<KeyResult> {
     calibrate_registered_kernels(&calibrator, &targets, &again, &mut Controls::default())
 }
 
-/// A machine that is too noisy for a moment, or a placebo that is told apart by chance, is measured again; a machine that
-/// stays too noisy proves nothing either way.
-fn calibrate(seed: u64) -> Option<Vec<KeyResult>> {
-    (0..5)
-        .map(|attempt| calibrate_once(seed + attempt))
-        .find(|results| {
-            !results.iter().any(|r| {
-                matches!(
-                    r.outcome,
-                    Outcome::TooNoisy { .. } | Outcome::NotMeasured { .. }
-                )
-            })
-        })
-}
+/// Calibrations that are tried until two have decided every kernel.
+const ATTEMPTS: u64 = 8;
 
 #[test]
 #[ignore = "measures for seconds"]
 fn planted_defaults_are_promoted_twice_and_a_placebo_never() {
-    let mut decided = 0;
-    for run in 0..2 {
-        let Some(results) = calibrate(run * 100 + 1) else {
-            eprintln!("the machine was too noisy to decide in five attempts");
-            continue;
-        };
-        decided += 1;
-        for result in results {
-            let promoted = matches!(result.outcome, Outcome::Promoted { .. });
-            let expected = result.key.kernel != "Placebo";
-            assert_eq!(
-                promoted, expected,
-                "run {run}: {} ended as {:?}",
-                result.key, result.outcome
+    let mut complete = 0;
+    let mut undecided = 0;
+    for seed in 1..=ATTEMPTS {
+        let results = calibrate_once(seed);
+        let promoted = |r: &KeyResult| matches!(r.outcome, Outcome::Promoted { .. });
+        for result in results.iter().filter(|r| r.key.kernel == "Placebo") {
+            assert!(
+                !promoted(result),
+                "a placebo was promoted: {:?}",
+                result.outcome
             );
         }
+        let noisy = results.iter().any(|r| {
+            matches!(
+                r.outcome,
+                Outcome::TooNoisy { .. } | Outcome::NotMeasured { .. } | Outcome::Void { .. }
+            )
+        });
+        if results.iter().filter(|r| promoted(r)).count() == 3 {
+            complete += 1;
+        } else if noisy {
+            undecided += 1;
+        } else {
+            panic!("planted defaults were kept on a quiet machine: {results:?}");
+        }
+        if complete == 2 {
+            return;
+        }
     }
-    assert!(
-        decided > 0,
-        "no run could decide; try again on a quiet machine"
+    // Noise proves nothing either way; the scripted tests of the tuner do not depend on it.
+    eprintln!(
+        "inconclusive: {undecided} of {ATTEMPTS} calibrations met a machine too noisy to decide"
     );
 }
