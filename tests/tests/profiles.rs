@@ -8,11 +8,13 @@ use onl::{
 };
 use onl_cpu::fixtures::Machine;
 use onl_kernels::Coverage;
+use onl_runtime::{RuntimeSession, SessionOptions};
 use onl_snapshot::SizeDomain;
 use onl_tensor::ElementType;
 use onl_tests::{ModelBuilder, onl, run};
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::Arc;
 
 /// Kernels that calibration must cover, with their element types.
 const CALIBRATED: [(&str, usize); 7] = [
@@ -258,4 +260,35 @@ fn asking_whether_a_folder_is_writable_saves_nothing() {
         error.contains("nothing was saved") && error.contains("blocked"),
         "{error}"
     );
+}
+
+#[test]
+fn a_session_refuses_a_snapshot_of_another_execution() {
+    let environment = Environment::new(ProfileSource::None);
+    let resolve = |threads| {
+        let policy = CpuExecutionPolicy {
+            threads,
+            ..CpuExecutionPolicy::default()
+        };
+        environment.resolve(&policy).expect("a small policy fits")
+    };
+    let (serial, parallel) = (resolve(1), resolve(2));
+    let lease = environment.lease(&parallel).expect("an executor");
+    let options = |snapshot: TuningSnapshot| SessionOptions {
+        table: Arc::clone(environment.table()),
+        snapshot: Arc::new(snapshot),
+        executor: Arc::clone(lease.executor()),
+        descriptor: parallel.descriptor(),
+        tier: onl::IsaTier::detect(),
+    };
+    let model = ModelBuilder::new(17)
+        .input("x", ElementType::Float32, &[2])
+        .node("Abs", &["x"], &["y"])
+        .output("y", ElementType::Float32)
+        .build();
+    let own = environment.snapshot(&parallel).expect("a sound registry");
+    assert!(RuntimeSession::new(&model, options(own)).is_ok());
+    let foreign = environment.snapshot(&serial).expect("a sound registry");
+    let refused = RuntimeSession::new(&model, options(foreign)).err();
+    assert_eq!(refused, Some(onl::SessionError::SnapshotMismatch));
 }

@@ -347,7 +347,7 @@ impl ProcessRunner for SecondProcess<'_> {
     fn confirm(&self, proposals: &Proposals) -> Result<Confirmations, ProcessError> {
         let failed = |reason: String| ProcessError { reason };
         let request = serde_json::to_vec(proposals).map_err(|e| failed(e.to_string()))?;
-        let mut child = myself(self.common)
+        let mut child = myself()
             .map_err(|e| failed(e.to_string()))?
             .arg("confirm-calibration")
             .args(common_arguments(self.common))
@@ -394,7 +394,8 @@ pub fn confirm(arguments: &ConfirmArguments) -> Result<Exit> {
     Ok(Exit::Done)
 }
 
-fn myself(_: &Common) -> Result<Command> {
+/// The command that is running, to be started anew.
+fn myself() -> Result<Command> {
     Ok(Command::new(
         std::env::current_exe().context("the command's own file")?,
     ))
@@ -411,7 +412,7 @@ fn common_arguments(common: &Common) -> Vec<String> {
 
 /// Source of every tuned key as a fresh process resolves it.
 fn resolve_in_fresh_process(common: &Common) -> Result<BTreeMap<String, String>> {
-    let output = myself(common)?
+    let output = myself()?
         .args(["tuning", "show", "--json"])
         .args(common_arguments(common))
         .output()
