@@ -5,9 +5,11 @@
 //! had to drop.
 
 mod collector;
+mod counters;
 mod event;
 mod site;
 
 pub use collector::{Collector, ProfilingLevel};
+pub use counters::{COUNTERS, CounterReading, CounterSample, CounterSet, CounterStatus};
 pub use event::{InlineReason, LaneBusy, ParallelRegionEvent, RECORDED_LANES};
 pub use site::RegionSite;
