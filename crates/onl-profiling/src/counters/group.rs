@@ -6,11 +6,34 @@ use perf_event::{Builder, Counter, Group};
 use std::cell::RefCell;
 use std::io;
 use std::os::fd::AsRawFd;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Words in front of the counts of a group: their number, the time enabled, the time running.
 const HEADER: usize = 3;
 /// A group's own placeholder event and its counters, each a count and the id of its event.
 const WORDS: usize = HEADER + 2 * (1 + COUNTERS);
+
+/// Forks between the first process that opened a group and this one.
+static FORKS: AtomicU64 = AtomicU64::new(0);
+
+extern "C" fn in_child() {
+    FORKS.fetch_add(1, Ordering::Relaxed);
+}
+
+/// Begins to count forks.
+fn watch_forks() -> io::Result<()> {
+    static RESULT: OnceLock<libc::c_int> = OnceLock::new();
+    let result = *RESULT.get_or_init(|| {
+        // SAFETY: the handler only adds to an atomic, which is allowed in a forked child.
+        unsafe { libc::pthread_atfork(None, None, Some(in_child)) }
+    });
+    if result == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::from_raw_os_error(result))
+    }
+}
 
 thread_local! {
     static GROUPS: RefCell<[Option<ThreadGroup>; CounterSet::ALL.len()]> =
@@ -18,7 +41,7 @@ thread_local! {
 }
 
 pub(super) fn read_this_thread(set: CounterSet) -> CounterReading {
-    let process = std::process::id();
+    let process = FORKS.load(Ordering::Relaxed);
     GROUPS
         .try_with(|groups| {
             let mut groups = groups.try_borrow_mut().ok()?;
@@ -41,7 +64,8 @@ pub(super) fn read_this_thread(set: CounterSet) -> CounterReading {
 
 /// The counters of one thread for one set, or why there are none.
 struct ThreadGroup {
-    process: u32,
+    /// [`FORKS`] of the process that opened it: another one must not read what its parent's thread does.
+    process: u64,
     set: CounterSet,
     statuses: [CounterStatus; COUNTERS],
     opened: Option<OpenedGroup>,
@@ -54,7 +78,7 @@ struct OpenedGroup {
 }
 
 impl ThreadGroup {
-    fn open(set: CounterSet, process: u32) -> Self {
+    fn open(set: CounterSet, process: u64) -> Self {
         let mut statuses = [CounterStatus::Disabled; COUNTERS];
         let opened = OpenedGroup::open(set, &mut statuses).unwrap_or_else(|error| {
             statuses = [reason(&error); COUNTERS];
@@ -86,6 +110,7 @@ impl OpenedGroup {
         set: CounterSet,
         statuses: &mut [CounterStatus; COUNTERS],
     ) -> io::Result<Option<OpenedGroup>> {
+        watch_forks()?;
         let mut group = Group::new()?;
         close_on_exec(&group)?;
         let mut counters = [const { None }; COUNTERS];

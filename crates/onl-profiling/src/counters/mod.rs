@@ -230,11 +230,11 @@ pub struct CounterReading {
 }
 
 impl CounterReading {
-    /// Reads the calling thread's group, opening it at the thread's first reading of the set. Later readings take a
-    /// system call for the counts and one for the process id, and do not allocate.
+    /// Reads the calling thread's group, opening it at the thread's first reading of the set. Later readings take one
+    /// system call, or none when the group has no counters, and do not allocate.
     ///
-    /// What could not be opened is remembered, not retried. The group is closed when its thread ends. A forked process
-    /// opens a group of its own.
+    /// What could not be opened is remembered, not retried. The group is closed when its thread ends. After `fork` the
+    /// child opens a group of its own.
     pub fn of_this_thread(set: CounterSet) -> Self {
         system::read_this_thread(set)
     }
