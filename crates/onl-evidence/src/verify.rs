@@ -275,5 +275,5 @@ fn run(
         node.run(entered.lanes())
             .map_err(|error| failed(error.to_string()))?;
     }
-    Ok(collector.drain())
+    Ok(collector.drain().regions)
 }

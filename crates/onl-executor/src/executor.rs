@@ -1,4 +1,5 @@
-use crate::budget::LaneBudget;
+use crate::budget::{BudgetEntry, LaneBudget};
+use crate::cancel::{CancelToken, StopCondition};
 use crate::error::ExecutorError;
 use crate::fork;
 use crate::lanes::Lanes;
@@ -6,9 +7,12 @@ use crate::pool::{MAX_LANES, Pool, Team};
 use crate::sync::{AtomicU64, Ordering};
 use crate::wait::WaitMode;
 use onl_cpu::{DenormalGuard, DenormalMode};
-use onl_profiling::{Collector, InlineReason, ProfilingLevel};
+use onl_profiling::{
+    Collector, InlineReason, ProcessCpu, ProfilingLevel, RunRecord, TickRate, Ticks, process_cpu_ns,
+};
 use std::sync::Arc;
 use std::thread::JoinHandle;
+use std::time::Instant;
 
 /// The worker lanes of one resolved policy. Dropping it ends its worker threads.
 pub struct CpuExecutor {
@@ -16,7 +20,7 @@ pub struct CpuExecutor {
     threads: Vec<JoinHandle<()>>,
     identity: u64,
     generation: u64,
-    budget: Option<Arc<LaneBudget>>,
+    budget: Arc<LaneBudget>,
 }
 
 /// How an executor is built; a policy resolves to it.
@@ -51,7 +55,7 @@ impl CpuExecutor {
             wait,
             ..ExecutorPlan::default()
         };
-        match Self::build(&plan, None) {
+        match Self::build(&plan, LaneBudget::unlimited()) {
             Ok(executor) => Arc::new(executor),
             Err(error) => panic!("{error}"),
         }
@@ -60,7 +64,7 @@ impl CpuExecutor {
     /// Starts the worker threads of a plan.
     pub(crate) fn build(
         plan: &ExecutorPlan,
-        budget: Option<Arc<LaneBudget>>,
+        budget: Arc<LaneBudget>,
     ) -> Result<Self, ExecutorError> {
         static IDENTITIES: AtomicU64 = AtomicU64::new(1);
         fork::watch();
@@ -150,15 +154,11 @@ impl CpuExecutor {
             most => most.min(self.participants()),
         };
         let workers = if alone { 0 } else { allowed - 1 };
-        let granted = match &self.budget {
-            Some(budget) => budget.take(workers),
-            None => workers,
-        };
+        let entry = self.budget.take(workers);
+        let granted = entry.workers;
         let team = self.pool.take(granted);
-        if let Some(budget) = &self.budget
-            && team.workers < granted
-        {
-            budget.give_back(granted - team.workers);
+        if team.workers < granted {
+            self.budget.give_back(granted - team.workers);
         }
         let lone_reason = if workers == 0 && !alone {
             InlineReason::Limit
@@ -173,16 +173,27 @@ impl CpuExecutor {
         let collector = options
             .collector
             .filter(|collector| collector.level() != ProfilingLevel::Off);
+        let recording = collector.map(|_| RunRecording {
+            entered: Ticks::now(),
+            cpu_ns: process_cpu_ns(),
+        });
         Run {
             state: RunState {
                 pool: &self.pool,
-                budget: self.budget.as_deref(),
+                budget: &self.budget,
+                entry,
+                recording,
                 team,
                 allowed,
                 lone_reason,
                 hot_ns: options.hot_ns,
                 cold_ns: options.cold_ns,
+                stop: StopCondition {
+                    token: options.cancel,
+                    deadline: options.deadline,
+                },
                 collector,
+                divisible: AtomicU64::new(0),
                 run: collector.map_or(0, Collector::next_run),
                 executor: self.identity,
             },
@@ -233,11 +244,18 @@ pub struct RunOptions<'e> {
     pub cold_ns: f64,
     /// Most lanes of this run, the caller included; 0 for all of the executor.
     pub max_lanes: usize,
+    /// Ends the run when it is cancelled.
+    pub cancel: Option<&'e CancelToken>,
+    /// Ends the run when it passes. Lanes read the clock between chunks of a run that has one.
+    pub deadline: Option<Instant>,
 }
 
 pub(crate) struct RunState<'e> {
     pub(crate) pool: &'e Pool,
-    budget: Option<&'e LaneBudget>,
+    budget: &'e LaneBudget,
+    entry: BudgetEntry,
+    /// Present when a collector is.
+    recording: Option<RunRecording>,
     pub(crate) team: Team,
     /// Lanes that executor and run allow.
     pub(crate) allowed: usize,
@@ -245,9 +263,48 @@ pub(crate) struct RunState<'e> {
     pub(crate) lone_reason: InlineReason,
     pub(crate) hot_ns: f64,
     pub(crate) cold_ns: f64,
+    pub(crate) stop: StopCondition<'e>,
     pub(crate) collector: Option<&'e Collector>,
+    /// Ticks spent in recorded regions that lanes can share.
+    pub(crate) divisible: AtomicU64,
     pub(crate) run: u64,
     pub(crate) executor: u64,
+}
+
+/// What was measured when a recorded run began.
+struct RunRecording {
+    entered: Ticks,
+    cpu_ns: Option<u64>,
+}
+
+impl RunState<'_> {
+    /// The stop condition for lanes, which use it only until the region returns; null when it can never be met.
+    pub(crate) fn stop_pointer(&self) -> *const StopCondition<'static> {
+        if self.stop.is_possible() {
+            std::ptr::from_ref(&self.stop).cast()
+        } else {
+            std::ptr::null()
+        }
+    }
+
+    fn record(&self) {
+        let (Some(collector), Some(recording)) = (self.collector, &self.recording) else {
+            return;
+        };
+        let process_cpu = match (recording.cpu_ns, process_cpu_ns()) {
+            _ if self.budget.overlapped(self.entry) => ProcessCpu::Overlapped,
+            (Some(before), Some(after)) => ProcessCpu::Valid(after.saturating_sub(before)),
+            _ => ProcessCpu::Unsupported,
+        };
+        collector.record_run(RunRecord {
+            run: self.run,
+            executor: self.executor,
+            lanes: self.team.workers as u32 + 1,
+            entered: recording.entered,
+            left: Ticks::now(),
+            process_cpu,
+        });
+    }
 }
 
 impl std::panic::UnwindSafe for RunState<'_> {}
@@ -265,6 +322,14 @@ impl Run<'_> {
         Lanes::of_run(&self.state)
     }
 
+    /// Nanoseconds that this run has spent so far in regions that several lanes can share; 0 when nothing is recorded.
+    pub fn divisible_ns(&self) -> u64 {
+        match self.state.divisible.load(Ordering::Relaxed) {
+            0 => 0,
+            ticks => TickRate::measure().nanoseconds(ticks),
+        }
+    }
+
     /// Number of this run in its collector; `None` when nothing is recorded.
     pub fn number(&self) -> Option<u64> {
         (self.state.run != 0).then_some(self.state.run)
@@ -273,9 +338,8 @@ impl Run<'_> {
 
 impl Drop for Run<'_> {
     fn drop(&mut self) {
+        self.state.record();
         self.state.pool.give_back(&self.state.team);
-        if let Some(budget) = self.state.budget {
-            budget.give_back(1 + self.state.team.workers);
-        }
+        self.state.budget.give_back(1 + self.state.team.workers);
     }
 }

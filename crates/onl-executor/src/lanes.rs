@@ -1,11 +1,13 @@
 use crate::DisjointSlice;
+use crate::cancel::Cancelled;
 use crate::executor::RunState;
-use crate::pool::{Admission, Body, CaughtPanic, Outcome, Task, nanoseconds_since, panic_message};
+use crate::pool::{Admission, Body, CaughtPanic, LaneTimer, Outcome, Task, panic_message};
 use crate::scope::Scope;
-use onl_profiling::{Collector, InlineReason, LaneBusy, ParallelRegionEvent, RegionSite};
+use crate::sync::Ordering;
+use onl_profiling::{Collector, InlineReason, RegionRecord, RegionSite, Ticks};
+use std::cell::Cell;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::time::Instant;
 use thiserror::Error;
 
 /// How a kernel wants a region divided. Chunk `i` covers `[i · grain, min((i + 1) · grain, total))`: boundaries
@@ -74,6 +76,16 @@ pub enum RegionError {
         /// Panic message.
         message: String,
     },
+    /// The run was cancelled and chunks were left undone; those that lanes had begun are complete.
+    #[error("{cancelled}, in region '{site}'{}", at_node(.node))]
+    Cancelled {
+        /// Node that was being executed, by its position in the plan.
+        node: Option<u32>,
+        /// Label of the region's site.
+        site: &'static str,
+        /// Why.
+        cancelled: Cancelled,
+    },
 }
 
 fn at_node(node: &Option<u32>) -> String {
@@ -124,12 +136,32 @@ impl<'run> Lanes<'run> {
         self.run.map_or(1, |run| run.team.workers + 1)
     }
 
+    /// `Err` once the run has to end. Regions ask by themselves, between chunks.
+    ///
+    /// # Errors
+    /// [`Cancelled`], with the reason.
+    pub fn check_cancelled(&self) -> Result<(), Cancelled> {
+        self.run.map_or(Ok(()), |run| run.stop.check())
+    }
+
+    /// Measures a node of the plan until the timer is dropped; does nothing when the run is not recorded.
+    pub fn time_node(&self, node: u32) -> NodeTimer<'run> {
+        NodeTimer {
+            recording: self.run.and_then(|run| {
+                let collector = run.collector?;
+                Some((collector, run.run, Ticks::now()))
+            }),
+            node,
+        }
+    }
+
     /// Runs `body` once for every chunk of the region, in any order and on any lane, and returns when all are done. Lane
     /// `l` starts with chunk `l` if it comes before another lane has taken it. A region opened inside a chunk runs
     /// inline, on the lane of that chunk.
     ///
     /// # Errors
     /// [`RegionError::Panicked`] when a chunk panicked; the other claimed chunks are complete.
+    /// [`RegionError::Cancelled`] when the run had to end before every chunk was begun.
     pub fn region<F: Fn(Chunk) + Sync>(
         &self,
         site: &'static RegionSite,
@@ -178,44 +210,54 @@ impl<'run> Lanes<'run> {
         spec: &RegionSpec,
         body: Body,
     ) -> Result<(), RegionError> {
-        let recording = self.run.and_then(|run| run.collector).map(Recording::start);
-        let run = self.run.map_or(0, |run| std::ptr::from_ref(run) as usize);
-        let task = Task {
-            body,
-            total: spec.total,
-            grain: spec.grain.max(1),
-            run,
-            region: recording.as_ref().map_or(0, |recording| recording.region),
-        };
-        let scope = Scope::current();
-        let opener = if scope.inside && scope.run == run {
-            scope.lane
-        } else {
-            0
-        };
-        let ended = match self.run {
+        let Some(run) = self.run else {
+            let task = Task::new(body, spec);
             // SAFETY: the caller's obligation.
-            None => unsafe { inline(&task, opener, InlineReason::Limit) },
-            Some(run) => match admit(run, spec, &task, scope) {
-                // SAFETY: the caller's obligation.
-                Err(reason) => unsafe { inline(&task, opener, reason) },
-                Ok(admission) => match run.pool.run(&run.team, task, admission) {
-                    Some(outcome) => Ended {
-                        admitted: admission.lanes,
-                        inline_reason: None,
-                        outcome,
-                    },
-                    // SAFETY: the caller's obligation.
-                    None => unsafe { inline(&task, opener, InlineReason::NoLane) },
+            let ended = unsafe { inline(&task, self.opener(0), InlineReason::Limit) };
+            return self.result(site, ended.outcome);
+        };
+        if let Err(cancelled) = run.stop.check() {
+            return Err(self.cancelled(site, cancelled));
+        }
+        let scope = Scope::current();
+        let identity = std::ptr::from_ref(run) as usize;
+        let recording = run.collector.map(Recording::start);
+        let task = Task {
+            run: identity,
+            region: recording.as_ref().map_or(0, |recording| recording.region),
+            collector: run.collector.map_or(std::ptr::null(), std::ptr::from_ref),
+            stop: run.stop_pointer(),
+            ..Task::new(body, spec)
+        };
+        let opener = self.opener(identity);
+        let ended = match admit(run, spec, &task, scope) {
+            // SAFETY: the caller's obligation; the run lasts until this returns.
+            Err(reason) => unsafe { inline(&task, opener, reason) },
+            Ok(admission) => match run.pool.run(&run.team, task, admission) {
+                Some(outcome) => Ended {
+                    admitted: admission.lanes,
+                    inline_reason: None,
+                    outcome,
                 },
+                // SAFETY: the caller's obligation; the run lasts until this returns.
+                None => unsafe { inline(&task, opener, InlineReason::NoLane) },
             },
         };
-        if let (Some(recording), Some(run)) = (recording, self.run) {
+        if let Some(recording) = recording {
+            let ended_at = Ticks::now();
+            if task.chunks() > 1
+                && ended
+                    .inline_reason
+                    .is_none_or(InlineReason::is_want_of_lanes)
+            {
+                run.divisible
+                    .fetch_add(ended_at.since(recording.opened), Ordering::Relaxed);
+            }
             let parent = scope
                 .inside
                 .then_some(scope.region)
                 .filter(|&region| region != 0);
-            recording.collector.record(ParallelRegionEvent {
+            recording.collector.record_region(RegionRecord {
                 region: recording.region,
                 parent,
                 run: run.run,
@@ -231,19 +273,59 @@ impl<'run> Lanes<'run> {
                 admitted: ended.admitted as u32,
                 participants: ended.outcome.participants,
                 inline_reason: ended.inline_reason,
-                wait_ns: ended.outcome.wait_ns,
-                wall_ns: nanoseconds_since(recording.opened),
-                busy: ended.outcome.busy,
+                opened: recording.opened,
+                exhausted: ended.outcome.exhausted.unwrap_or(ended_at),
+                ended: ended_at,
             });
         }
-        match ended.outcome.panic {
-            None => Ok(()),
-            Some(CaughtPanic { lane, message }) => Err(RegionError::Panicked {
+        self.result(site, ended.outcome)
+    }
+
+    /// The lane that opens a region of a run.
+    fn opener(&self, run: usize) -> usize {
+        let scope = Scope::current();
+        if scope.inside && scope.run == run {
+            scope.lane
+        } else {
+            0
+        }
+    }
+
+    fn result(&self, site: &'static RegionSite, outcome: Outcome) -> Result<(), RegionError> {
+        if let Some(CaughtPanic { lane, message }) = outcome.panic {
+            return Err(RegionError::Panicked {
                 node: self.node,
                 lane,
                 site: site.label,
                 message,
-            }),
+            });
+        }
+        match self.check_cancelled() {
+            Err(cancelled) if outcome.cancelled => Err(self.cancelled(site, cancelled)),
+            _ => Ok(()),
+        }
+    }
+
+    fn cancelled(&self, site: &'static RegionSite, cancelled: Cancelled) -> RegionError {
+        RegionError::Cancelled {
+            node: self.node,
+            site: site.label,
+            cancelled,
+        }
+    }
+}
+
+/// Measures a node; see [`Lanes::time_node`].
+#[must_use]
+pub struct NodeTimer<'run> {
+    recording: Option<(&'run Collector, u64, Ticks)>,
+    node: u32,
+}
+
+impl Drop for NodeTimer<'_> {
+    fn drop(&mut self) {
+        if let Some((collector, run, started)) = self.recording {
+            collector.record_node(run, self.node, started);
         }
     }
 }
@@ -251,7 +333,7 @@ impl<'run> Lanes<'run> {
 struct Recording<'c> {
     collector: &'c Collector,
     region: u64,
-    opened: Instant,
+    opened: Ticks,
 }
 
 impl<'c> Recording<'c> {
@@ -259,7 +341,7 @@ impl<'c> Recording<'c> {
         Recording {
             collector,
             region: collector.next_region(),
-            opened: Instant::now(),
+            opened: Ticks::now(),
         }
     }
 }
@@ -321,33 +403,42 @@ fn admit(
 /// Runs every chunk on the calling lane.
 ///
 /// # Safety
-/// The task's body lives until this returns.
+/// The task's body lives until this returns, and the run has not ended.
 unsafe fn inline(task: &Task, lane: usize, reason: InlineReason) -> Ended {
-    let started = task.timing().then(Instant::now);
+    // SAFETY: the caller's obligation.
+    let timer =
+        unsafe { task.collector() }.map(|collector| LaneTimer::start(collector, task.region));
     let outer = Scope::enter(task.run, task.region, lane);
     let chunks = task.chunks();
+    let begun = Cell::new(0);
     let result = catch_unwind(AssertUnwindSafe(|| {
         for index in 0..chunks {
+            // SAFETY: the caller's obligation. The opener has just asked for the first chunk.
+            if index > 0 && unsafe { task.is_stopped() } {
+                break;
+            }
+            begun.set(index + 1);
             // SAFETY: the caller's obligation.
             unsafe { task.body.run(task.chunk(index, lane)) };
         }
     }));
     Scope::leave(outer);
-    let mut busy = LaneBusy::none();
-    if let Some(started) = started {
-        busy.add(lane, nanoseconds_since(started));
-    }
+    let participants = u32::from(chunks > 0);
+    let exhausted = match timer {
+        Some(timer) if participants > 0 => Some(timer.stop(lane, begun.get())),
+        _ => None,
+    };
     Ended {
         admitted: 1,
         inline_reason: Some(reason),
         outcome: Outcome {
+            cancelled: result.is_ok() && begun.get() < chunks,
             panic: result.err().map(|payload| CaughtPanic {
                 lane,
                 message: panic_message(payload),
             }),
-            participants: u32::from(chunks > 0),
-            wait_ns: 0,
-            busy,
+            participants,
+            exhausted,
         },
     }
 }

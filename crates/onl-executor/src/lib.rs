@@ -5,6 +5,7 @@
 //! work on them depends on what is free, awake and worth the cost, and the region's event says so.
 
 mod budget;
+mod cancel;
 mod claims;
 mod disjoint;
 mod error;
@@ -21,11 +22,12 @@ mod thread_affinity;
 mod wait;
 
 pub use budget::LaneBudget;
+pub use cancel::{CancelReason, CancelToken, Cancelled};
 pub use disjoint::DisjointSlice;
 pub use error::ExecutorError;
 pub use executor::{CpuExecutor, Run, RunOptions};
 pub use first_error::FirstError;
-pub use lanes::{Chunk, Lanes, RegionError, RegionSpec};
+pub use lanes::{Chunk, Lanes, NodeTimer, RegionError, RegionSpec};
 pub use onl_cpu::DenormalMode as Denormals;
 pub use policy::{Affinity, CpuExecutionPolicy, PolicyError, ResolvedCpuExecutionPolicy};
 pub use registry::{DEFAULT_POOL_LIMIT, ExecutorLease, ExecutorRegistry};

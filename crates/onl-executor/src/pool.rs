@@ -5,19 +5,19 @@
 //! A region is published by the claim word ([`Claims`]) and announced by one store into the mailbox of every
 //! admitted lane. The caller returns when all *claimed* units are reported: a lane that did not come costs nothing.
 
+use crate::cancel::StopCondition;
 use crate::claims::{Claims, GENERATION_MASK, MAX_UNITS};
-use crate::lanes::Chunk;
+use crate::lanes::{Chunk, RegionSpec};
 use crate::scope::Scope;
 use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Mutex, Ordering, UnsafeCell, fence, lock};
 use crate::thread_affinity::{CpuMask, current_cpu};
 use crate::wait::{Mailbox, WaitMode, Waiter, wait_as_caller};
 use crossbeam::utils::CachePadded;
 use onl_cpu::{DenormalGuard, DenormalMode};
-use onl_profiling::LaneBusy;
+use onl_profiling::{Collector, CounterReading, LaneRecord, Ticks};
 use std::any::Any;
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::time::Instant;
 
 /// Most lanes of an executor, the caller included.
 pub(crate) const MAX_LANES: usize = 4096;
@@ -75,19 +75,49 @@ pub(crate) struct Task {
     pub(crate) grain: usize,
     /// Identity of the run, for regions opened inside chunks.
     pub(crate) run: usize,
-    /// Number of the region, 0 when nothing is recorded and no time measured.
+    /// Number of the region, 0 when it is not recorded.
     pub(crate) region: u64,
+    /// Where the region is recorded; null when it is not, and no clock is read.
+    pub(crate) collector: *const Collector,
+    /// When the run has to end; null when it never has to.
+    pub(crate) stop: *const StopCondition<'static>,
 }
 
 impl Task {
+    /// The chunks of a region that is not recorded and cannot be cancelled, outside any run.
+    pub(crate) fn new(body: Body, spec: &RegionSpec) -> Self {
+        Task {
+            body,
+            total: spec.total,
+            grain: spec.grain.max(1),
+            run: 0,
+            region: 0,
+            collector: std::ptr::null(),
+            stop: std::ptr::null(),
+        }
+    }
+
     /// Number of chunks.
     pub(crate) fn chunks(&self) -> usize {
         self.total.div_ceil(self.grain)
     }
 
-    /// Whether lanes measure their time.
-    pub(crate) fn timing(&self) -> bool {
-        self.region != 0
+    /// Where the region is recorded.
+    ///
+    /// # Safety
+    /// The run that opened the region has not ended.
+    pub(crate) unsafe fn collector(&self) -> Option<&Collector> {
+        // SAFETY: null, or the run's collector, by the caller's obligation.
+        unsafe { self.collector.as_ref() }
+    }
+
+    /// Whether the run has to end.
+    ///
+    /// # Safety
+    /// The run that opened the region has not ended.
+    pub(crate) unsafe fn is_stopped(&self) -> bool {
+        // SAFETY: null, or the run's condition, by the caller's obligation.
+        unsafe { self.stop.as_ref() }.is_some_and(|stop| stop.check().is_err())
     }
 
     /// The chunk of a number.
@@ -122,16 +152,13 @@ impl Descriptor {
         /// None.
         unsafe fn nothing(_: *const (), _: Chunk) {}
         Descriptor {
-            task: Task {
-                body: Body {
+            task: Task::new(
+                Body {
                     data: std::ptr::null(),
                     call: nothing,
                 },
-                total: 0,
-                grain: 1,
-                run: 0,
-                region: 0,
-            },
+                &RegionSpec::new(0, 1),
+            ),
             stride: 1,
         }
     }
@@ -153,25 +180,20 @@ struct Slot {
     /// Whether a region is open.
     open: AtomicBool,
     panicked: AtomicBool,
+    /// Whether a lane left units undone because the run has to end.
+    cancelled: AtomicBool,
     panic: Mutex<Option<CaughtPanic>>,
 }
 
 // SAFETY: `descriptor` is written by the caller that holds `open`, before the claim word is published and after every
-// unit of the region before was reported; lanes read it only while they hold an unreported unit. The pointer in it
-// leads to a `Sync` body that lives until the region returns.
+// unit of the region before was reported; lanes read it only while they hold an unreported unit. The pointers in it
+// lead to a body, a collector and a stop condition, all `Sync`, that live until the region returns.
 unsafe impl Send for Slot {}
 // SAFETY: as above.
 unsafe impl Sync for Slot {}
 
-/// What a worker writes about its last region.
-struct Busy {
-    message: AtomicU64,
-    nanoseconds: AtomicU64,
-}
-
 struct Worker {
     mailbox: CachePadded<Mailbox>,
-    busy: CachePadded<Busy>,
     slot: Slot,
 }
 
@@ -224,9 +246,11 @@ pub(crate) struct Admission {
 /// What a region that ran on several lanes did.
 pub(crate) struct Outcome {
     pub(crate) panic: Option<CaughtPanic>,
+    /// Whether chunks were left undone because the run has to end.
+    pub(crate) cancelled: bool,
     pub(crate) participants: u32,
-    pub(crate) wait_ns: u64,
-    pub(crate) busy: LaneBusy,
+    /// When the opener had no more chunks, in a recorded region.
+    pub(crate) exhausted: Option<Ticks>,
 }
 
 impl Pool {
@@ -238,10 +262,6 @@ impl Pool {
     ) -> Self {
         let worker = || Worker {
             mailbox: CachePadded::new(Mailbox::new()),
-            busy: CachePadded::new(Busy {
-                message: AtomicU64::new(0),
-                nanoseconds: AtomicU64::new(0),
-            }),
             slot: Slot {
                 published: CachePadded::new(Published {
                     claims: Claims::new(workers + 1),
@@ -251,6 +271,7 @@ impl Pool {
                 generation: AtomicU64::new(0),
                 open: AtomicBool::new(false),
                 panicked: AtomicBool::new(false),
+                cancelled: AtomicBool::new(false),
                 panic: Mutex::new(None),
             },
         };
@@ -385,21 +406,12 @@ impl Pool {
         self.announce(team, leader, generation, admission);
 
         let own = slot.work(generation, 0, Some(0));
-        let waiting = task.timing().then(Instant::now);
         wait_as_caller(self.crowded, || slot.reported_units() + own.units == units);
-        let wait_ns = waiting.map_or(0, nanoseconds_since);
         let participants = 1 + (slot.done.load(Ordering::Relaxed) >> 32) as u32;
 
-        let mut busy = LaneBusy::none();
-        if task.timing() {
-            busy.add(0, own.busy_ns);
-            for (position, worker) in team.iter().enumerate() {
-                let report = &self.workers[worker].busy;
-                let lane = position + 1;
-                if report.message.load(Ordering::Relaxed) == message(generation, leader, lane) {
-                    busy.add(lane, report.nanoseconds.load(Ordering::Relaxed));
-                }
-            }
+        let cancelled = slot.cancelled.load(Ordering::Relaxed);
+        if cancelled {
+            slot.cancelled.store(false, Ordering::Relaxed);
         }
         let panic = if slot.panicked.load(Ordering::Relaxed) {
             slot.panicked.store(false, Ordering::Relaxed);
@@ -410,9 +422,9 @@ impl Pool {
         slot.open.store(false, Ordering::Release);
         Some(Outcome {
             panic,
+            cancelled,
             participants,
-            wait_ns,
-            busy,
+            exhausted: own.ended,
         })
     }
 
@@ -481,13 +493,6 @@ impl Pool {
             if own.units == 0 {
                 continue;
             }
-            if own.timed {
-                worker.busy.message.store(seen, Ordering::Relaxed);
-                worker
-                    .busy
-                    .nanoseconds
-                    .store(own.busy_ns, Ordering::Relaxed);
-            }
             slot.done
                 .fetch_add(1 << 32 | own.units as u64, Ordering::Release);
         }
@@ -496,10 +501,44 @@ impl Pool {
 
 /// What one lane did in a region.
 struct LaneWork {
-    /// Units that need no more waiting: done, or dropped after a panic.
+    /// Units that need no more waiting: done, or dropped after a panic or because the run has to end.
     units: usize,
-    timed: bool,
-    busy_ns: u64,
+    /// When it had no more of them, in a recorded region.
+    ended: Option<Ticks>,
+}
+
+/// The measuring of one lane's part of a region.
+pub(crate) struct LaneTimer<'c> {
+    collector: &'c Collector,
+    region: u64,
+    started: Ticks,
+    counters: Option<CounterReading>,
+}
+
+impl<'c> LaneTimer<'c> {
+    pub(crate) fn start(collector: &'c Collector, region: u64) -> Self {
+        let counters = collector.read_counters();
+        LaneTimer {
+            collector,
+            region,
+            started: Ticks::now(),
+            counters,
+        }
+    }
+
+    /// Records the part and returns when it ended.
+    pub(crate) fn stop(self, lane: usize, chunks: usize) -> Ticks {
+        let ended = Ticks::now();
+        self.collector.record_lane(LaneRecord {
+            region: self.region,
+            lane: lane as u32,
+            chunks: chunks as u64,
+            started: self.started,
+            ended,
+            counters: self.collector.counters_since(self.counters.as_ref()),
+        });
+        ended
+    }
 }
 
 impl Slot {
@@ -513,29 +552,42 @@ impl Slot {
         let Some(first) = in_hand.or_else(|| claims.take(generation, lane)) else {
             return LaneWork {
                 units: 0,
-                timed: false,
-                busy_ns: 0,
+                ended: None,
             };
         };
         // SAFETY: this lane holds a unit of this generation that it has not reported, so the descriptor was completed
         // before the claim word it took it from, and is not written before the report.
         let Descriptor { task, stride } = unsafe { *self.published.descriptor.get() };
         let chunks = task.chunks();
-        let started = task.timing().then(Instant::now);
+        // SAFETY: the run waits for this lane's report.
+        let timer =
+            unsafe { task.collector() }.map(|collector| LaneTimer::start(collector, task.region));
         let outer = Scope::enter(task.run, task.region, lane);
         let finished = Cell::new(0usize);
+        let begun = Cell::new(0usize);
         let result = catch_unwind(AssertUnwindSafe(|| {
             let mut unit = first;
             loop {
                 finished.set(finished.get() + 1);
                 let start = unit * stride;
-                for index in start..(start + stride).min(chunks) {
+                let end = (start + stride).min(chunks);
+                for index in start..end {
+                    begun.set(begun.get() + 1);
                     // SAFETY: the body lives until the region returns, which waits for this unit's report.
                     unsafe { task.body.run(task.chunk(index, lane)) };
+                    // SAFETY: the run waits for this unit's report.
+                    if unsafe { task.is_stopped() } {
+                        let dropped = claims.close(generation);
+                        finished.set(finished.get() + dropped);
+                        if dropped > 0 || index + 1 < end {
+                            self.cancelled.store(true, Ordering::Relaxed);
+                        }
+                        return;
+                    }
                 }
                 match claims.take(generation, lane) {
                     Some(next) => unit = next,
-                    None => break,
+                    None => return,
                 }
             }
         }));
@@ -550,15 +602,9 @@ impl Slot {
         }
         LaneWork {
             units: accounted,
-            timed: task.timing(),
-            busy_ns: started.map_or(0, nanoseconds_since),
+            ended: timer.map(|timer| timer.stop(lane, begun.get())),
         }
     }
-}
-
-/// Nanoseconds since an instant.
-pub(crate) fn nanoseconds_since(start: Instant) -> u64 {
-    u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// The text of a panic.

@@ -108,7 +108,7 @@ impl ExecutorRegistry {
             return Err(ExecutorError::TooManyPools { live: live.len() });
         }
         let plan = key.plan();
-        let executor = CpuExecutor::build(&plan, Some(Arc::clone(&self.shared.budget)))?;
+        let executor = CpuExecutor::build(&plan, Arc::clone(&self.shared.budget))?;
         let (identity, lanes) = (executor.identity(), executor.participants());
         let lease = Arc::new(ExecutorLease {
             executor: Some(Arc::new(executor)),

@@ -60,7 +60,7 @@ fn record_with(
             .unwrap();
         f(run.lanes());
     }
-    collector.drain()
+    collector.drain().regions
 }
 
 proptest! {
@@ -170,8 +170,16 @@ fn lanes_that_meet_in_a_region_are_observed_and_start_with_their_chunk() {
         );
         assert_eq!((event.parent, event.opener, event.run), (None, 0, 1));
         assert_eq!(event.executor, executor.identity());
-        assert!((0..3).all(|lane| event.busy.lane(lane).unwrap() > 0));
-        assert!(event.busy.lane(0).unwrap() + event.wait_ns <= event.wall_ns);
+        let lanes: Vec<u32> = event.lanes.iter().map(|sample| sample.lane).collect();
+        assert_eq!(lanes, [0, 1, 2]);
+        assert!(
+            event
+                .lanes
+                .iter()
+                .all(|sample| sample.busy_ns > 0 && sample.chunks == 1)
+        );
+        // Each of the two is rounded to a nanosecond.
+        assert!(event.lanes[0].busy_ns + event.wait_ns <= event.wall_ns + 2);
         assert!(event.utilization().unwrap() > 0.0);
     }
 }
@@ -402,7 +410,9 @@ fn panics_of_every_kind_leave_the_executor_usable() {
     let run = executor.enter();
     for spec in [RegionSpec::new(100, 1), RegionSpec::new(1, 1)] {
         let everybody = run.lanes().region(&SITE, spec, |_| panic!("all fail"));
-        let RegionError::Panicked { message, .. } = everybody.unwrap_err();
+        let Err(RegionError::Panicked { message, .. }) = everybody else {
+            panic!("a panic is an error")
+        };
         assert_eq!(message, "all fail");
         // Both lanes panic at once where there are chunks for both, so one payload is dropped unkept.
         let meeting = Barrier::new(spec.total.min(2));
@@ -410,7 +420,9 @@ fn panics_of_every_kind_leave_the_executor_usable() {
             meeting.wait();
             std::panic::panic_any(Bomb)
         });
-        let RegionError::Panicked { message, .. } = strange.unwrap_err();
+        let Err(RegionError::Panicked { message, .. }) = strange else {
+            panic!("a panic is an error")
+        };
         assert_eq!(message, "panic without a message");
         check_region(run.lanes(), RegionSpec::new(100, 1));
     }
@@ -577,8 +589,8 @@ fn several_runs_record_into_one_collector() {
             });
         }
     });
-    assert_eq!((collector.len(), collector.dropped()), (100, 100));
-    let events = collector.drain();
+    assert_eq!((collector.len(), collector.dropped().regions), (100, 100));
+    let events = collector.drain().regions;
     let regions: std::collections::BTreeSet<u64> = events.iter().map(|e| e.region).collect();
     assert_eq!(regions.len(), 100);
     assert!(events.iter().all(|e| (1..=4).contains(&e.run)));

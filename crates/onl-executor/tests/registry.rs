@@ -93,7 +93,7 @@ fn a_run_without_budget_has_its_caller_only() {
         .region(&SITE, RegionSpec::new(4, 1), |_| {})
         .unwrap();
     assert_eq!(
-        collector.drain()[0].inline_reason,
+        collector.drain().regions[0].inline_reason,
         Some(InlineReason::Budget)
     );
     drop(first);

@@ -220,6 +220,7 @@ impl NodeInstance {
         drop(run);
         self.path = collector
             .drain()
+            .regions
             .iter()
             .map(|e| {
                 // A region that is not divided takes the same path whatever its grain.

@@ -1,4 +1,4 @@
-use onl_executor::RegionError;
+use onl_executor::{Cancelled, RegionError};
 use onl_ir::GraphError;
 use onl_tensor::{ElementType, TensorError};
 use thiserror::Error;
@@ -41,6 +41,8 @@ pub enum KernelError {
     #[error(transparent)]
     Region(#[from] RegionError),
     #[error(transparent)]
+    Cancelled(#[from] Cancelled),
+    #[error(transparent)]
     Tensor(#[from] TensorError),
     #[error("shapes {shapes:?} do not fit together: {reason}")]
     Shapes {
@@ -62,4 +64,15 @@ pub enum KernelError {
     InvalidInput { index: usize, reason: String },
     #[error("{0}")]
     Other(String),
+}
+
+impl KernelError {
+    /// The cancellation that ended the kernel, if one did.
+    pub fn cancelled(&self) -> Option<Cancelled> {
+        match self {
+            KernelError::Cancelled(cancelled)
+            | KernelError::Region(RegionError::Cancelled { cancelled, .. }) => Some(*cancelled),
+            _ => None,
+        }
+    }
 }

@@ -60,7 +60,7 @@ fn run(
         // Some kernels refuse special values; they must do so in every form, which the digest then shows.
         let _ = node.run(entered.lanes());
     }
-    let events = collector.drain();
+    let events = collector.drain().regions;
     Outcome {
         digest: node.digest(),
         admitted: events

@@ -1,3 +1,4 @@
+use onl_executor::Cancelled;
 use onl_ir::GraphError;
 use onl_kernels::{InferError, KernelError, LookupError, PrepareError};
 use onl_tensor::{ElementType, TensorError};
@@ -103,6 +104,14 @@ pub enum RunError {
     /// The inputs do not fit the model.
     #[error(transparent)]
     Input(#[from] InputError),
+    /// The run was cancelled; the session stays usable.
+    #[error("{cancelled}, at {node}")]
+    Cancelled {
+        /// The node that was running or would have been next.
+        node: String,
+        /// Why.
+        cancelled: Cancelled,
+    },
     /// A node failed.
     #[error("{node}: {source}")]
     Node {
@@ -123,4 +132,15 @@ pub enum RunError {
     /// The executor refused the run.
     #[error(transparent)]
     Executor(#[from] onl_executor::ExecutorError),
+}
+
+impl RunError {
+    /// What a kernel's error is for the run.
+    pub(crate) fn of_node(node: &str, source: KernelError) -> Self {
+        let node = node.to_owned();
+        match source.cancelled() {
+            Some(cancelled) => RunError::Cancelled { node, cancelled },
+            None => RunError::Node { node, source },
+        }
+    }
 }

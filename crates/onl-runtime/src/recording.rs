@@ -86,12 +86,12 @@ fn run_node_recording(
     Ok((outputs, aliases))
 }
 
-/// Runs a whole graph without a plan.
-pub(crate) fn record(
+/// Runs a whole graph without a plan. `lanes_of` gives the lanes of the node at each position.
+pub(crate) fn record<'l>(
     graph: &PreparedGraph,
     inputs: &[(ValueId, Value)],
     keep: &dyn Fn(ValueId) -> bool,
-    lanes: Lanes<'_>,
+    lanes_of: &dyn Fn(usize) -> Lanes<'l>,
 ) -> Result<Recording, RunError> {
     let count = graph.value_count();
     let mut values: Vec<Option<Value>> = vec![None; count];
@@ -113,10 +113,11 @@ pub(crate) fn record(
             .iter()
             .map(|input| input.and_then(|id| values[id.index()].clone()))
             .collect();
-        let fail = |source| RunError::Node {
-            node: node.info.description.clone(),
-            source,
-        };
+        let fail = |source| RunError::of_node(&node.info.description, source);
+        let lanes = lanes_of(step);
+        lanes
+            .check_cancelled()
+            .map_err(|error| fail(error.into()))?;
         for (position, input) in node.inputs.iter().enumerate() {
             if input.is_some() && arguments[position].is_none() {
                 let reason = "an earlier node gave no value for it".to_owned();
@@ -126,9 +127,10 @@ pub(crate) fn record(
                 }));
             }
         }
-        let lanes = lanes.for_node(step as u32);
+        let timer = lanes.time_node(step as u32);
         let (outputs, aliases) =
             run_node_recording(node, &arguments, lanes, &mut workspace).map_err(fail)?;
+        drop(timer);
         for ((id, output), alias) in node.outputs.iter().zip(outputs).zip(aliases) {
             let Some(id) = *id else { continue };
             match &output {

@@ -5,20 +5,18 @@ use crate::state::{RunState, own, placeholder};
 use crate::{InputError, RunError, SessionError, functions};
 use onl_cpu::CpuExecutionDescriptor;
 use onl_cpu::IsaTier;
-use onl_executor::{CpuExecutor, Run, RunOptions};
+use onl_executor::{CancelToken, CpuExecutor, Run, RunOptions};
 use onl_ir::{Dim, Model, OpId, TypeInfo, ValueId};
 use onl_kernels::{KernelTable, NEWEST_OPSET};
-use onl_profiling::{Collector, InlineReason};
+use onl_profiling::{Collector, CollectorOptions, ProfilingLevel};
 use onl_snapshot::TuningSnapshot;
 use onl_tensor::{ElementType, Shape, Tensor, TensorView, Value};
 use smallvec::SmallVec;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Idle run states that a session keeps for later runs.
 const IDLE_STATES: usize = 8;
-/// Regions of a recording run that are looked at to foresee what later runs gain from lanes.
-const RECORDED_REGIONS: usize = 1024;
 
 /// What a session is made with, beside the model.
 #[derive(Clone)]
@@ -33,6 +31,17 @@ pub struct SessionOptions {
     pub descriptor: CpuExecutionDescriptor,
     /// Instruction-set tier.
     pub tier: IsaTier,
+}
+
+/// What may be asked of a single run.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct RunControl<'r> {
+    /// Records the run, its nodes and its regions.
+    pub collector: Option<&'r Collector>,
+    /// Ends the run when it is cancelled: at the next node or between two chunks of a region.
+    pub cancel: Option<&'r CancelToken>,
+    /// Ends the run when it passes, at the same places. Lanes read the clock between chunks of a run that has one.
+    pub deadline: Option<Instant>,
 }
 
 /// A model that is ready to run. `run` takes `&self`: runs of several threads share kernels and constants, and each
@@ -160,17 +169,29 @@ impl RuntimeSession {
     /// # Errors
     /// [`RunError`] when the inputs do not fit or a node fails; the session stays usable.
     pub fn run(&self, inputs: &[(&str, Value)]) -> Result<Vec<Value>, RunError> {
+        self.run_with(inputs, RunControl::default())
+    }
+
+    /// As [`run`](Self::run), recorded, cancelled or limited in time as asked.
+    ///
+    /// # Errors
+    /// As [`run`](Self::run), and [`RunError::Cancelled`].
+    pub fn run_with(
+        &self,
+        inputs: &[(&str, Value)],
+        control: RunControl<'_>,
+    ) -> Result<Vec<Value>, RunError> {
         let ordered = self.order(inputs)?;
         if let Some(views) = tensor_views(&ordered)
             && let Some(mut state) = self.planned_state(&views)
         {
             let mut outputs: Vec<Tensor> =
                 self.output_names.iter().map(|_| placeholder()).collect();
-            let result = self.follow(&mut state, &views, &mut outputs);
+            let result = self.follow(&mut state, &views, &mut outputs, control);
             self.keep(state);
             return result.map(|()| outputs.into_iter().map(Value::from).collect());
         }
-        self.record_and_plan(&ordered)
+        self.record_and_plan(&ordered, control)
     }
 
     /// One inference on tensors in graph order, with outputs written to `outputs` (in graph order). Outputs of the
@@ -183,6 +204,19 @@ impl RuntimeSession {
         &self,
         inputs: &[TensorView<'_>],
         outputs: &mut [Tensor],
+    ) -> Result<(), RunError> {
+        self.run_into_with(inputs, outputs, RunControl::default())
+    }
+
+    /// As [`run_into`](Self::run_into), recorded, cancelled or limited in time as asked.
+    ///
+    /// # Errors
+    /// As [`run_into`](Self::run_into), and [`RunError::Cancelled`].
+    pub fn run_into_with(
+        &self,
+        inputs: &[TensorView<'_>],
+        outputs: &mut [Tensor],
+        control: RunControl<'_>,
     ) -> Result<(), RunError> {
         if outputs.len() != self.output_names.len() {
             let (given, expected) = (outputs.len(), self.output_names.len());
@@ -198,7 +232,7 @@ impl RuntimeSession {
             check_element_type(spec, view.element_type())?;
         }
         if let Some(mut state) = self.planned_state(inputs) {
-            let result = self.follow(&mut state, inputs, outputs);
+            let result = self.follow(&mut state, inputs, outputs, control);
             self.keep(state);
             return result;
         }
@@ -210,7 +244,7 @@ impl RuntimeSession {
             })
             .map(|tensor| tensor.map(Value::from))
             .collect::<Result<Vec<_>, _>>()?;
-        let given = self.record_and_plan(&values)?;
+        let given = self.record_and_plan(&values, control)?;
         for ((value, output), name) in given.iter().zip(outputs).zip(&self.output_names) {
             *output =
                 own(value).ok_or_else(|| RunError::OutputNotATensor { name: name.clone() })??;
@@ -220,12 +254,14 @@ impl RuntimeSession {
 
     fn enter<'r>(
         &'r self,
-        collector: Option<&'r Collector>,
+        control: RunControl<'r>,
         expects_regions: bool,
     ) -> Result<Run<'r>, RunError> {
         let costs = self.options.snapshot.lane_costs();
         let options = RunOptions {
-            collector,
+            collector: control.collector,
+            cancel: control.cancel,
+            deadline: control.deadline,
             expects_regions,
             hot_ns: costs.hot_ns,
             cold_ns: costs.cold_ns,
@@ -239,8 +275,9 @@ impl RuntimeSession {
         state: &mut RunState,
         inputs: &[TensorView<'_>],
         outputs: &mut [Tensor],
+        control: RunControl<'_>,
     ) -> Result<(), RunError> {
-        let run = self.enter(None, state.plan.expects_regions)?;
+        let run = self.enter(control, state.plan.expects_regions)?;
         state.run(&self.graph, inputs, outputs, run.lanes())
     }
 
@@ -268,7 +305,11 @@ impl RuntimeSession {
         drop(excess);
     }
 
-    fn record_and_plan(&self, inputs: &[Value]) -> Result<Vec<Value>, RunError> {
+    fn record_and_plan(
+        &self,
+        inputs: &[Value],
+        control: RunControl<'_>,
+    ) -> Result<Vec<Value>, RunError> {
         self.check_dims(inputs)?;
         let given: Vec<(ValueId, Value)> = self
             .inputs
@@ -276,10 +317,25 @@ impl RuntimeSession {
             .zip(inputs)
             .map(|(spec, value)| (spec.id, value.clone()))
             .collect();
-        let collector = Collector::new(RECORDED_REGIONS);
-        let run = self.enter(Some(&collector), false)?;
+        // Somebody has to record for the run to notice what its regions take.
+        let unread = Collector::with_options(CollectorOptions {
+            level: ProfilingLevel::Timing,
+            regions: 1,
+            nodes: 1,
+            lanes: 1,
+            ..CollectorOptions::default()
+        });
+        let recorded = RunControl {
+            collector: control.collector.or(Some(&unread)),
+            ..control
+        };
+        let run = self.enter(recorded, false)?;
+        let lanes = run.lanes();
         let known = &self.knowledge.value_known;
-        let recording = record(&self.graph, &given, &|id| known[id.index()], run.lanes())?;
+        let recording = record(&self.graph, &given, &|id| known[id.index()], &|step| {
+            lanes.for_node(step as u32)
+        })?;
+        let divisible_ns = run.divisible_ns();
         drop(run);
         let outputs = self
             .graph
@@ -299,14 +355,6 @@ impl RuntimeSession {
             .collect::<Result<Vec<_>, _>>()?;
         if let Some(views) = tensor_views(inputs) {
             let dims: Vec<Shape> = views.iter().map(|v| Shape::new(v.dims())).collect();
-            let divisible_ns: u64 = collector
-                .drain()
-                .iter()
-                .filter(|event| {
-                    event.total > event.grain && event.inline_reason.is_none_or(pays_with_lanes)
-                })
-                .map(|event| event.wall_ns)
-                .sum();
             // Waking pays when the regions together save more than it costs; two lanes save half.
             let expects_regions =
                 divisible_ns as f64 > 2.0 * self.options.snapshot.lane_costs().cold_ns;
@@ -411,11 +459,6 @@ impl RuntimeSession {
         }
         Ok(())
     }
-}
-
-/// Whether a region that ran inline for this reason would have been divided among lanes that are awake.
-fn pays_with_lanes(reason: InlineReason) -> bool {
-    matches!(reason, InlineReason::Cost | InlineReason::NoLane)
 }
 
 fn check_element_type(spec: &InputSpec, actual: ElementType) -> Result<(), InputError> {

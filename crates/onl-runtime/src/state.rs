@@ -64,15 +64,26 @@ impl RunState {
         }
         self.take_output_memory(outputs)?;
         let plan = Arc::clone(&self.plan);
-        for &index in &plan.steps {
+        let result = plan.steps.iter().try_for_each(|&index| {
             let node = &graph.nodes[index];
-            self.step(&plan, node, inputs, lanes.for_node(index as u32))
-                .map_err(|source| RunError::Node {
-                    node: node.info.description.clone(),
-                    source,
-                })?;
+            let lanes = lanes.for_node(index as u32);
+            lanes
+                .check_cancelled()
+                .map_err(KernelError::from)
+                .and_then(|()| {
+                    let _timer = lanes.time_node(index as u32);
+                    self.step(&plan, node, inputs, lanes)
+                })
+                .map_err(|source| RunError::of_node(&node.info.description, source))
+        });
+        match result {
+            Ok(()) => self.give_outputs(&plan, inputs, outputs),
+            Err(error) => {
+                // A node that failed may have kept its output's memory; the caller's tensor is then left empty.
+                let _ = self.give_output_memory(&plan, outputs);
+                Err(error)
+            }
         }
-        self.give_outputs(&plan, inputs, outputs)
     }
 
     fn take_output_memory(&mut self, outputs: &mut [Tensor]) -> Result<(), TensorError> {
@@ -208,6 +219,11 @@ impl RunState {
             };
             copy_into(view, output)?;
         }
+        self.give_output_memory(plan, outputs)
+    }
+
+    /// Gives the outputs that lie in planned memory that memory back.
+    fn give_output_memory(&mut self, plan: &Plan, outputs: &mut [Tensor]) -> Result<(), RunError> {
         for (binding, output) in plan.outputs.iter().zip(outputs.iter_mut()) {
             if let Some(slot) = binding.slot
                 && self.strays[binding.value.index()].is_none()

@@ -1,8 +1,8 @@
 //! Bodies of control-flow nodes, prepared with the session's table, snapshot and tier.
 
-use crate::functions;
 use crate::prepared::{Preparation, PreparedGraph};
 use crate::recording::record;
+use crate::{RunError, functions};
 use onl_executor::Lanes;
 use onl_ir::{Graph, TypeInfo, ValueId};
 use onl_kernels::{KernelError, PrepareError, PreparedSubgraph, SubgraphRunner};
@@ -45,8 +45,12 @@ impl PreparedSubgraph for Body {
             .chain(graph.captures.iter().zip(captures))
             .map(|(id, value)| (*id, value.clone()))
             .collect();
-        let recording = record(&self.graph, &given, &|_| false, lanes)
-            .map_err(|error| KernelError::Other(error.to_string()))?;
+        // Regions of the body count for the node that the body belongs to.
+        let recording =
+            record(&self.graph, &given, &|_| false, &|_| lanes).map_err(|error| match error {
+                RunError::Cancelled { cancelled, .. } => cancelled.into(),
+                other => KernelError::Other(other.to_string()),
+            })?;
         graph
             .outputs
             .iter()

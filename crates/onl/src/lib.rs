@@ -30,13 +30,14 @@ pub use files::{read_value, write_value};
 pub use lane_costs::ExecutorLaneCosts;
 pub use onl_cpu::{CpuDescriptor, CpuExecutionDescriptor, CpuSystem, IsaTier};
 pub use onl_executor::{
-    Affinity, CpuExecutionPolicy, CpuExecutor, Denormals, ExecutorLease,
-    ResolvedCpuExecutionPolicy, WaitMode,
+    Affinity, CancelReason, CancelToken, Cancelled, CpuExecutionPolicy, CpuExecutor, Denormals,
+    ExecutorLease, ResolvedCpuExecutionPolicy, WaitMode,
 };
 pub use onl_ir::{Dim, Model, TensorType, TypeInfo};
 pub use onl_kernels::{KernelEntry, KernelTable};
 pub use onl_onnx::LoadLimits;
-pub use onl_runtime::{InputError, RunError, SessionError};
+pub use onl_profiling as profiling;
+pub use onl_runtime::{InputError, RunControl, RunError, SessionError};
 pub use onl_snapshot::{
     CalibrationTarget, KernelKey, LaneCosts, ParameterRow, ParameterValue, Search, TuningSnapshot,
     ValueSource,

@@ -4,7 +4,7 @@ use onl_cpu::IsaTier;
 use onl_executor::{CpuExecutionPolicy, ExecutorLease, ResolvedCpuExecutionPolicy};
 use onl_ir::TypeInfo;
 use onl_onnx::LoadLimits;
-use onl_runtime::{RuntimeSession, SessionOptions};
+use onl_runtime::{RunControl, RuntimeSession, SessionOptions};
 use onl_snapshot::{KernelKey, ParameterRow, TuningSnapshot, ValueSource};
 use onl_tensor::{Tensor, TensorView, Value};
 use std::collections::BTreeMap;
@@ -91,6 +91,18 @@ impl Session {
         Ok(self.runtime.run(inputs)?)
     }
 
+    /// As [`run`](Self::run), recorded, cancelled or limited in time as asked.
+    ///
+    /// # Errors
+    /// As [`run`](Self::run); [`RunError::Cancelled`](crate::RunError::Cancelled) within.
+    pub fn run_with(
+        &self,
+        inputs: &[(&str, Value)],
+        control: RunControl<'_>,
+    ) -> Result<Vec<Value>, Error> {
+        Ok(self.runtime.run_with(inputs, control)?)
+    }
+
     /// One inference on tensors in graph order into tensors in graph order. Outputs of the right type and shape are
     /// written in place; once a set of input shapes has been run, such runs allocate nothing.
     ///
@@ -98,6 +110,19 @@ impl Session {
     /// [`Error::Run`]; the session stays usable, the elements of `outputs` are undefined.
     pub fn run_into(&self, inputs: &[TensorView<'_>], outputs: &mut [Tensor]) -> Result<(), Error> {
         Ok(self.runtime.run_into(inputs, outputs)?)
+    }
+
+    /// As [`run_into`](Self::run_into), recorded, cancelled or limited in time as asked.
+    ///
+    /// # Errors
+    /// As [`run_into`](Self::run_into); [`RunError::Cancelled`](crate::RunError::Cancelled) within.
+    pub fn run_into_with(
+        &self,
+        inputs: &[TensorView<'_>],
+        outputs: &mut [Tensor],
+        control: RunControl<'_>,
+    ) -> Result<(), Error> {
+        Ok(self.runtime.run_into_with(inputs, outputs, control)?)
     }
 
     /// The snapshot that the session captured.
