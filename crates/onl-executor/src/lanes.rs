@@ -213,72 +213,117 @@ impl<'run> Lanes<'run> {
         let Some(run) = self.run else {
             let task = Task::new(body, spec);
             // SAFETY: the caller's obligation.
-            let ended = unsafe { inline(&task, self.opener(0), InlineReason::Limit) };
+            let ended = unsafe { inline::<false>(&task, self.opener(0), InlineReason::Limit) };
             return self.result(site, ended.outcome);
         };
         if let Err(cancelled) = run.stop.check() {
             return Err(self.cancelled(site, cancelled));
         }
-        let scope = Scope::current();
-        let identity = std::ptr::from_ref(run) as usize;
-        let recording = run.collector.map(Recording::start);
-        let task = Task {
-            run: identity,
-            region: recording.as_ref().map_or(0, |recording| recording.region),
-            collector: run.collector.map_or(std::ptr::null(), std::ptr::from_ref),
+        // SAFETY: the caller's obligation.
+        let outcome = unsafe {
+            match run.collector {
+                None => {
+                    self.dispatch::<false>(run, spec, &self.task(run, body, spec))
+                        .outcome
+                }
+                Some(collector) => self.record(run, collector, site, body, spec),
+            }
+        };
+        self.result(site, outcome)
+    }
+
+    fn task(&self, run: &RunState<'_>, body: Body, spec: &RegionSpec) -> Task {
+        Task {
+            run: std::ptr::from_ref(run) as usize,
             stop: run.stop_pointer(),
             ..Task::new(body, spec)
-        };
-        let opener = self.opener(identity);
-        let ended = match admit(run, spec, &task, scope) {
-            // SAFETY: the caller's obligation; the run lasts until this returns.
-            Err(reason) => unsafe { inline(&task, opener, reason) },
-            Ok(admission) => match run.pool.run(&run.team, task, admission) {
-                Some(outcome) => Ended {
-                    admitted: admission.lanes,
-                    inline_reason: None,
-                    outcome,
-                },
-                // SAFETY: the caller's obligation; the run lasts until this returns.
-                None => unsafe { inline(&task, opener, InlineReason::NoLane) },
+        }
+    }
+
+    /// Runs a region where it gets lanes, else inline. `RECORDED` is whether the task has a collector.
+    ///
+    /// # Safety
+    /// The task's body lives until this returns.
+    unsafe fn dispatch<const RECORDED: bool>(
+        &self,
+        run: &RunState<'_>,
+        spec: &RegionSpec,
+        task: &Task,
+    ) -> Ended {
+        let reason = match admit(run, spec, task, Scope::current()) {
+            Err(reason) => reason,
+            Ok(admission) => match run.pool.run::<RECORDED>(&run.team, *task, admission) {
+                Some(outcome) => {
+                    return Ended {
+                        admitted: admission.lanes,
+                        inline_reason: None,
+                        outcome,
+                    };
+                }
+                None => InlineReason::NoLane,
             },
         };
-        if let Some(recording) = recording {
-            let ended_at = Ticks::now();
-            if task.chunks() > 1
-                && ended
-                    .inline_reason
-                    .is_none_or(InlineReason::is_want_of_lanes)
-            {
-                run.divisible
-                    .fetch_add(ended_at.since(recording.opened), Ordering::Relaxed);
-            }
-            let parent = scope
-                .inside
-                .then_some(scope.region)
-                .filter(|&region| region != 0);
-            recording.collector.record_region(RegionRecord {
-                region: recording.region,
-                parent,
-                run: run.run,
-                node: self.node,
-                opener: opener as u32,
-                executor: run.executor,
-                site,
-                path: spec.path,
-                tiles: spec.tiles,
-                total: task.total as u64,
-                grain: task.grain as u64,
-                requested: most_lanes(run.allowed, spec, &task) as u32,
-                admitted: ended.admitted as u32,
-                participants: ended.outcome.participants,
-                inline_reason: ended.inline_reason,
-                opened: recording.opened,
-                exhausted: ended.outcome.exhausted.unwrap_or(ended_at),
-                ended: ended_at,
-            });
+        // SAFETY: the caller's obligation; the run lasts until this returns.
+        unsafe { inline::<RECORDED>(task, self.opener(task.run), reason) }
+    }
+
+    /// Runs a region and records it.
+    ///
+    /// # Safety
+    /// The body lives until this returns.
+    #[cold]
+    unsafe fn record(
+        &self,
+        run: &RunState<'_>,
+        collector: &Collector,
+        site: &'static RegionSite,
+        body: Body,
+        spec: &RegionSpec,
+    ) -> Outcome {
+        let opened = Ticks::now();
+        let task = Task {
+            region: collector.next_region(),
+            collector,
+            ..self.task(run, body, spec)
+        };
+        let scope = Scope::current();
+        let opener = self.opener(task.run);
+        // SAFETY: the caller's obligation.
+        let ended = unsafe { self.dispatch::<true>(run, spec, &task) };
+        let ended_at = Ticks::now();
+        if task.chunks() > 1
+            && ended
+                .inline_reason
+                .is_none_or(InlineReason::is_want_of_lanes)
+        {
+            run.divisible
+                .fetch_add(ended_at.since(opened), Ordering::Relaxed);
         }
-        self.result(site, ended.outcome)
+        let parent = scope
+            .inside
+            .then_some(scope.region)
+            .filter(|&region| region != 0);
+        collector.record_region(RegionRecord {
+            region: task.region,
+            parent,
+            run: run.run,
+            node: self.node,
+            opener: opener as u32,
+            executor: run.executor,
+            site,
+            path: spec.path,
+            tiles: spec.tiles,
+            total: task.total as u64,
+            grain: task.grain as u64,
+            requested: most_lanes(run.allowed, spec, &task) as u32,
+            admitted: ended.admitted as u32,
+            participants: ended.outcome.participants,
+            inline_reason: ended.inline_reason,
+            opened,
+            exhausted: ended.outcome.exhausted.unwrap_or(ended_at),
+            ended: ended_at,
+        });
+        ended.outcome
     }
 
     /// The lane that opens a region of a run.
@@ -326,22 +371,6 @@ impl Drop for NodeTimer<'_> {
     fn drop(&mut self) {
         if let Some((collector, run, started)) = self.recording {
             collector.record_node(run, self.node, started);
-        }
-    }
-}
-
-struct Recording<'c> {
-    collector: &'c Collector,
-    region: u64,
-    opened: Ticks,
-}
-
-impl<'c> Recording<'c> {
-    fn start(collector: &'c Collector) -> Self {
-        Recording {
-            collector,
-            region: collector.next_region(),
-            opened: Ticks::now(),
         }
     }
 }
@@ -404,10 +433,10 @@ fn admit(
 ///
 /// # Safety
 /// The task's body lives until this returns, and the run has not ended.
-unsafe fn inline(task: &Task, lane: usize, reason: InlineReason) -> Ended {
+unsafe fn inline<const RECORDED: bool>(task: &Task, lane: usize, reason: InlineReason) -> Ended {
     // SAFETY: the caller's obligation.
-    let timer =
-        unsafe { task.collector() }.map(|collector| LaneTimer::start(collector, task.region));
+    let timer = unsafe { task.collector::<RECORDED>() }
+        .map(|collector| LaneTimer::start(collector, task.region));
     let outer = Scope::enter(task.run, task.region, lane);
     let chunks = task.chunks();
     let begun = Cell::new(0);

@@ -102,11 +102,15 @@ impl Task {
         self.total.div_ceil(self.grain)
     }
 
-    /// Where the region is recorded.
+    /// Where the region is recorded. `RECORDED` says whether it is at all, so that the code of regions that are not
+    /// recorded asks nothing.
     ///
     /// # Safety
     /// The run that opened the region has not ended.
-    pub(crate) unsafe fn collector(&self) -> Option<&Collector> {
+    pub(crate) unsafe fn collector<const RECORDED: bool>(&self) -> Option<&Collector> {
+        if !RECORDED {
+            return None;
+        }
         // SAFETY: null, or the run's collector, by the caller's obligation.
         unsafe { self.collector.as_ref() }
     }
@@ -380,8 +384,13 @@ impl Pool {
     }
 
     /// Runs a region on the caller and the admitted lanes of its team. `None`: the team has no worker, or a region
-    /// of the same run is open on another thread.
-    pub(crate) fn run(&self, team: &Team, task: Task, admission: Admission) -> Option<Outcome> {
+    /// of the same run is open on another thread. `RECORDED` is whether the task has a collector.
+    pub(crate) fn run<const RECORDED: bool>(
+        &self,
+        team: &Team,
+        task: Task,
+        admission: Admission,
+    ) -> Option<Outcome> {
         let leader = team.leader?;
         let slot = &self.workers[leader].slot;
         if slot.open.swap(true, Ordering::Acquire) {
@@ -405,7 +414,7 @@ impl Pool {
             .open(generation, units, admission.lanes);
         self.announce(team, leader, generation, admission);
 
-        let own = slot.work(generation, 0, Some(0));
+        let own = slot.work::<RECORDED>(Descriptor { task, stride }, generation, 0, 0);
         wait_as_caller(self.crowded, || slot.reported_units() + own.units == units);
         let participants = 1 + (slot.done.load(Ordering::Relaxed) >> 32) as u32;
 
@@ -489,10 +498,9 @@ impl Pool {
             let leader = (seen >> LEADER_SHIFT & INDEX_MASK) as usize;
             let lane = (seen >> LANE_SHIFT & INDEX_MASK) as usize;
             let slot = &self.workers[leader].slot;
-            let own = slot.work(generation, lane, None);
-            if own.units == 0 {
+            let Some(own) = slot.join(generation, lane) else {
                 continue;
-            }
+            };
             slot.done
                 .fetch_add(1 << 32 | own.units as u64, Ordering::Release);
         }
@@ -546,27 +554,37 @@ impl Slot {
         (self.done.load(Ordering::Acquire) & 0xffff_ffff) as usize
     }
 
-    /// Takes and runs units until none is left. The units are not reported here.
-    fn work(&self, generation: u64, lane: usize, in_hand: Option<usize>) -> LaneWork {
-        let claims = &self.published.claims;
-        let Some(first) = in_hand.or_else(|| claims.take(generation, lane)) else {
-            return LaneWork {
-                units: 0,
-                ended: None,
-            };
-        };
+    /// Takes part in the region of a generation; `None` when it has no unit left.
+    fn join(&self, generation: u64, lane: usize) -> Option<LaneWork> {
+        let first = self.published.claims.take(generation, lane)?;
         // SAFETY: this lane holds a unit of this generation that it has not reported, so the descriptor was completed
         // before the claim word it took it from, and is not written before the report.
-        let Descriptor { task, stride } = unsafe { *self.published.descriptor.get() };
+        let descriptor = unsafe { *self.published.descriptor.get() };
+        Some(if descriptor.task.collector.is_null() {
+            self.work::<false>(descriptor, generation, lane, first)
+        } else {
+            self.work::<true>(descriptor, generation, lane, first)
+        })
+    }
+
+    /// Runs the unit in hand and takes and runs others until none is left. The units are not reported here.
+    fn work<const RECORDED: bool>(
+        &self,
+        Descriptor { task, stride }: Descriptor,
+        generation: u64,
+        lane: usize,
+        in_hand: usize,
+    ) -> LaneWork {
+        let claims = &self.published.claims;
         let chunks = task.chunks();
         // SAFETY: the run waits for this lane's report.
-        let timer =
-            unsafe { task.collector() }.map(|collector| LaneTimer::start(collector, task.region));
+        let timer = unsafe { task.collector::<RECORDED>() }
+            .map(|collector| LaneTimer::start(collector, task.region));
         let outer = Scope::enter(task.run, task.region, lane);
         let finished = Cell::new(0usize);
         let begun = Cell::new(0usize);
         let result = catch_unwind(AssertUnwindSafe(|| {
-            let mut unit = first;
+            let mut unit = in_hand;
             loop {
                 finished.set(finished.get() + 1);
                 let start = unit * stride;

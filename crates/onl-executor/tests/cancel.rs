@@ -40,11 +40,7 @@ fn a_cancelled_region_leaves_chunks_undone_and_the_executor_usable() {
         };
         assert_eq!(region(10), Err(cancelled(CancelReason::Requested)));
         let first = ran.load(Ordering::Relaxed);
-        // Every lane finishes at most the chunk in hand and one that it took at the same time.
-        assert!(
-            (11..=11 + 2 * lanes).contains(&first) || first < 10_000,
-            "{first}"
-        );
+        assert!(first >= 11);
         assert!(first < 10_000);
         assert_eq!(region(0), Err(cancelled(CancelReason::Requested)));
         assert_eq!(
