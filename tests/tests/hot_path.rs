@@ -1,14 +1,16 @@
-//! After preparation a run of a planned shape allocates nothing, opens nothing and asks the registry nothing; its only
-//! system calls are those of waiting lanes.
+//! After preparation a run of a planned shape allocates nothing, opens nothing and asks the registry nothing; its caller
+//! reads no clock; its only system calls are those of waiting lanes.
 
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 
-use onl::{CpuExecutionPolicy, Environment, ProfileSource, Session, Tensor};
+use onl::profiling::Collector;
+use onl::{CpuExecutionPolicy, Environment, ProfileSource, RunControl, Session, Tensor};
 use onl_ir::Attribute;
 use onl_tensor::ElementType;
 use onl_tests::ModelBuilder;
 use std::alloc::{GlobalAlloc, Layout, System};
-use std::process::Command;
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Command, Output};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 struct Counting;
@@ -112,6 +114,13 @@ fn forbid_system_calls() {
     std::mem::forget(program);
 }
 
+/// From here on this thread dies by SIGSEGV when it reads the time-stamp counter, which every clock is made of.
+fn forbid_clocks() {
+    // SAFETY: sets a flag of the calling thread.
+    let result = unsafe { libc::prctl(libc::PR_SET_TSC, libc::PR_TSC_SIGSEGV, 0, 0, 0) };
+    assert_eq!(result, 0, "reading the counter can be forbidden");
+}
+
 fn model() -> Vec<u8> {
     let f32s = ElementType::Float32;
     let values = |n: usize| {
@@ -154,7 +163,7 @@ fn model() -> Vec<u8> {
         .bytes()
 }
 
-fn thousand_quiet_runs(threads: u32) {
+fn thousand_quiet_runs(threads: u32, recorded: bool) {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let environment = Environment::new(ProfileSource::Folder(folder.path().join("tuning")));
     let session = Session::builder()
@@ -186,11 +195,21 @@ fn thousand_quiet_runs(threads: u32) {
         .expect("a planned run");
     folder.close().expect("the cache folder can be deleted");
     environment.registry().poison();
-    forbid_system_calls();
+    let collector = Collector::new(16);
+    let control = RunControl {
+        collector: recorded.then_some(&collector),
+        ..RunControl::default()
+    };
+    forbid_clocks();
+    if !recorded {
+        forbid_system_calls();
+    }
     let before = ALLOCATIONS.load(Ordering::SeqCst);
     let mut failed = false;
     for _ in 0..1_000 {
-        failed |= session.run_into(&views, &mut outputs).is_err();
+        failed |= session
+            .run_into_with(&views, &mut outputs, control)
+            .is_err();
     }
     let allocations = ALLOCATIONS.load(Ordering::SeqCst) - before;
     let equal = outputs
@@ -207,23 +226,28 @@ fn thousand_quiet_runs(threads: u32) {
     unsafe { libc::_exit(code) }
 }
 
-fn child(threads: u32, test: &str) {
+/// Makes the runs in a process of their own.
+fn in_child(threads: u32, recorded: bool, test: &str) -> Output {
     if std::env::var_os("ONL_QUIET_RUNS").is_some() {
-        thousand_quiet_runs(threads);
+        thousand_quiet_runs(threads, recorded);
     }
     let executable = std::env::current_exe().expect("a test has a path");
-    let output = Command::new(executable)
+    Command::new(executable)
         .env("ONL_QUIET_RUNS", "1")
         .args(["--exact", test, "--nocapture", "--test-threads", "1"])
         .output()
-        .expect("the test starts again");
+        .expect("the test starts again")
+}
+
+fn assert_quiet(threads: u32, test: &str) {
+    let output = in_child(threads, false, test);
     let meaning = match output.status.code() {
         Some(0) => return,
         Some(10) => "a run failed".to_owned(),
         Some(11) => "outputs changed".to_owned(),
         Some(12) => "runs allocated memory".to_owned(),
         other => format!(
-            "a run made a system call, or preparation failed ({other:?}, {})",
+            "a run made a system call or read a clock, or preparation failed ({other:?}, {})",
             output.status
         ),
     };
@@ -232,10 +256,16 @@ fn child(threads: u32, test: &str) {
 
 #[test]
 fn serial_runs_are_quiet() {
-    child(1, "serial_runs_are_quiet");
+    assert_quiet(1, "serial_runs_are_quiet");
 }
 
 #[test]
 fn parallel_runs_are_quiet() {
-    child(2, "parallel_runs_are_quiet");
+    assert_quiet(2, "parallel_runs_are_quiet");
+}
+
+#[test]
+fn recorded_runs_are_found_to_read_a_clock() {
+    let output = in_child(1, true, "recorded_runs_are_found_to_read_a_clock");
+    assert_eq!(output.status.signal(), Some(libc::SIGSEGV), "{output:?}");
 }

@@ -1,0 +1,182 @@
+//! Runs that are cancelled, limited in time, or recorded.
+
+use onl::profiling::{Collector, InlineReason};
+use onl::{
+    CancelReason, CancelToken, Cancelled, CpuExecutionPolicy, Error, ProfileSource, RunControl,
+    RunError, Session, Tensor, Value,
+};
+use onl_tensor::ElementType;
+use onl_tests::ModelBuilder;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+const NODES: usize = 40;
+
+/// A chain of matrix products, large enough to be divided among lanes.
+fn model() -> Vec<u8> {
+    let values: Vec<f32> = (0..256 * 256)
+        .map(|i| ((i * 37 % 101) as f32 - 50.0) / 1024.0)
+        .collect();
+    let weights = Tensor::from_slice(&[256, 256], &values).expect("sizes agree");
+    let mut builder = ModelBuilder::new(17)
+        .input("x0", ElementType::Float32, &[-1, 256])
+        .initializer("w", weights);
+    for node in 0..NODES {
+        let (from, to) = (format!("x{node}"), format!("x{}", node + 1));
+        builder = builder.node("MatMul", &[&from, "w"], &[&to]);
+    }
+    builder
+        .output(&format!("x{NODES}"), ElementType::Float32)
+        .bytes()
+}
+
+fn session(threads: u32, model: Vec<u8>) -> Session {
+    Session::builder()
+        .profiles(ProfileSource::None)
+        .policy(CpuExecutionPolicy {
+            threads,
+            ..CpuExecutionPolicy::default()
+        })
+        .model_bytes(model)
+        .build()
+        .expect("the model is sound")
+}
+
+fn input() -> Tensor {
+    Tensor::from_slice(&[128, 256], &vec![0.5f32; 128 * 256]).expect("sizes agree")
+}
+
+fn named(tensor: &Tensor) -> [(&'static str, Value); 1] {
+    [("x0", tensor.try_clone().expect("memory").into())]
+}
+
+fn cancellation(error: Error) -> (String, Cancelled) {
+    match error {
+        Error::Run(RunError::Cancelled { node, cancelled }) => (node, cancelled),
+        other => panic!("not a cancellation: {other}"),
+    }
+}
+
+#[test]
+fn a_cancelled_session_says_where_and_stays_usable() {
+    for threads in [1, 2] {
+        let session = session(threads, model());
+        let input = input();
+        let token = CancelToken::new();
+        let control = RunControl {
+            cancel: Some(&token),
+            ..RunControl::default()
+        };
+        let expected = session.run(&named(&input)).expect("the model runs");
+        let expected = expected[0].as_tensor().expect("a tensor");
+        let mut outputs = [expected.try_clone().expect("memory")];
+        token.cancel();
+        for recording in [true, false] {
+            // A shape that has not been run takes the way without a plan.
+            let rows = if recording { 64 } else { 128 };
+            let other = Tensor::from_slice(&[rows, 256], &vec![0.5f32; rows * 256]).expect("sizes");
+            let error = session.run_with(&named(&other), control).unwrap_err();
+            let (node, cancelled) = cancellation(error);
+            assert_eq!(cancelled.reason, CancelReason::Requested);
+            assert!(node.contains("MatMul"), "{node}");
+        }
+        let error = session
+            .run_into_with(&[input.view()], &mut outputs, control)
+            .unwrap_err();
+        assert_eq!(cancellation(error).1.reason, CancelReason::Requested);
+        assert_eq!(
+            outputs[0].dims(),
+            expected.dims(),
+            "the output keeps its memory"
+        );
+        session
+            .run_into(&[input.view()], &mut outputs)
+            .expect("the session is usable");
+        assert_eq!(outputs[0].bytes(), expected.bytes());
+    }
+}
+
+#[test]
+#[allow(clippy::disallowed_methods)] // the thread that cancels is a user's
+fn a_token_ends_a_run_from_another_thread() {
+    let session = session(2, model());
+    let input = input();
+    let token = CancelToken::new();
+    let running = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !running.load(Ordering::Acquire) {
+                std::thread::yield_now();
+            }
+            token.cancel();
+        });
+        let error = loop {
+            running.store(true, Ordering::Release);
+            let control = RunControl {
+                cancel: Some(&token),
+                ..RunControl::default()
+            };
+            if let Err(error) = session.run_with(&named(&input), control) {
+                break error;
+            }
+        };
+        assert_eq!(cancellation(error).1.reason, CancelReason::Requested);
+    });
+    session.run(&named(&input)).expect("the session is usable");
+}
+
+#[test]
+fn a_deadline_that_has_passed_ends_a_run_and_a_far_one_does_not() {
+    let session = session(2, model());
+    let input = input();
+    let with = |deadline| {
+        session.run_with(
+            &named(&input),
+            RunControl {
+                deadline: Some(deadline),
+                ..RunControl::default()
+            },
+        )
+    };
+    let error = with(Instant::now()).unwrap_err();
+    let text = error.to_string();
+    let (_, cancelled) = cancellation(error);
+    assert_eq!(cancelled.reason, CancelReason::Deadline);
+    assert!(text.contains("its deadline passed"), "{text}");
+    with(Instant::now() + Duration::from_secs(600)).expect("time enough");
+}
+
+#[test]
+fn recorded_runs_tell_their_nodes_and_regions() {
+    let session = session(2, model());
+    let input = input();
+    let collector = Collector::new(4_096);
+    let control = RunControl {
+        collector: Some(&collector),
+        ..RunControl::default()
+    };
+    for planned in [false, true] {
+        session
+            .run_with(&named(&input), control)
+            .expect("the model runs");
+        let events = collector.drain();
+        assert_eq!(events.runs.len(), 1, "planned: {planned}");
+        let nodes: Vec<u32> = events.nodes.iter().map(|event| event.node).collect();
+        assert_eq!(nodes, (0..NODES as u32).collect::<Vec<_>>());
+        let run = events.runs[0];
+        let in_nodes: u64 = events.nodes.iter().map(|event| event.wall_ns).sum();
+        // Each time is rounded to a nanosecond.
+        assert!(in_nodes <= run.wall_ns + NODES as u64);
+        for region in &events.regions {
+            let node = region.node.expect("regions belong to nodes") as usize;
+            let event = events.nodes[node];
+            assert!(region.start_ns + 1 >= event.start_ns);
+            assert!(region.start_ns + region.wall_ns <= event.start_ns + event.wall_ns + 2);
+            assert_ne!(region.inline_reason, Some(InlineReason::Nested));
+        }
+        let of_nodes: std::collections::BTreeSet<_> =
+            events.regions.iter().map(|region| region.node).collect();
+        assert_eq!(of_nodes.len(), NODES, "every product opens a region");
+    }
+    assert!(collector.dropped().is_none());
+}
