@@ -4,6 +4,7 @@ mod arm64;
 mod layers;
 mod models;
 mod process;
+mod profiling_cost;
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
@@ -22,6 +23,8 @@ enum Task {
     CheckLayers,
     /// Fetch or generate the models that tests and benches run.
     FetchModels(models::FetchArguments),
+    /// Count what profiling that is off costs a region, beside a build that cannot record.
+    ProfilingCost,
     /// Run the tests of the kernel crates on emulated arm64 processors and compare digests with this machine's.
     TestArm64(arm64::TestArguments),
 }
@@ -30,6 +33,7 @@ fn main() -> ExitCode {
     let result = match Arguments::parse().task {
         Task::CheckLayers => layers::check_workspace(),
         Task::FetchModels(arguments) => models::fetch(&arguments),
+        Task::ProfilingCost => profiling_cost::compare(),
         Task::TestArm64(arguments) => arm64::test(&arguments),
     };
     match result {

@@ -216,20 +216,20 @@ impl<'run> Lanes<'run> {
             let ended = unsafe { inline::<false>(&task, self.opener(0), InlineReason::Limit) };
             return self.result(site, ended.outcome);
         };
+        // The flag is for measuring what this branch costs.
+        if let Some(collector) = run.collector
+            && !cfg!(onl_without_profiling)
+        {
+            // SAFETY: the caller's obligation.
+            return unsafe { self.open_recorded(run, collector, site, spec, body) };
+        }
         if let Err(cancelled) = run.stop.check() {
             return Err(self.cancelled(site, cancelled));
         }
+        let task = self.task(run, body, spec);
         // SAFETY: the caller's obligation.
-        let outcome = unsafe {
-            match run.collector {
-                None => {
-                    self.dispatch::<false>(run, spec, &self.task(run, body, spec))
-                        .outcome
-                }
-                Some(collector) => self.record(run, collector, site, body, spec),
-            }
-        };
-        self.result(site, outcome)
+        let ended = unsafe { self.dispatch::<false>(run, spec, &task) };
+        self.result(site, ended.outcome)
     }
 
     fn task(&self, run: &RunState<'_>, body: Body, spec: &RegionSpec) -> Task {
@@ -244,6 +244,7 @@ impl<'run> Lanes<'run> {
     ///
     /// # Safety
     /// The task's body lives until this returns.
+    #[inline(always)]
     unsafe fn dispatch<const RECORDED: bool>(
         &self,
         run: &RunState<'_>,
@@ -272,14 +273,18 @@ impl<'run> Lanes<'run> {
     /// # Safety
     /// The body lives until this returns.
     #[cold]
-    unsafe fn record(
+    #[inline(never)]
+    unsafe fn open_recorded(
         &self,
         run: &RunState<'_>,
         collector: &Collector,
         site: &'static RegionSite,
-        body: Body,
         spec: &RegionSpec,
-    ) -> Outcome {
+        body: Body,
+    ) -> Result<(), RegionError> {
+        if let Err(cancelled) = run.stop.check() {
+            return Err(self.cancelled(site, cancelled));
+        }
         let opened = Ticks::now();
         let task = Task {
             region: collector.next_region(),
@@ -323,7 +328,7 @@ impl<'run> Lanes<'run> {
             exhausted: ended.outcome.exhausted.unwrap_or(ended_at),
             ended: ended_at,
         });
-        ended.outcome
+        self.result(site, ended.outcome)
     }
 
     /// The lane that opens a region of a run.
@@ -385,6 +390,7 @@ fn most_lanes(available: usize, spec: &RegionSpec, task: &Task) -> usize {
 }
 
 /// Which lanes a region gets in the state in which it meets them.
+#[inline(always)]
 fn admit(
     run: &RunState<'_>,
     spec: &RegionSpec,
