@@ -95,7 +95,7 @@ pub enum PolicyError {
     EmptySet,
     /// The affinity class has too few places for the threads asked for.
     #[error(
-        "affinity {affinity} has {places} places for {threads} threads; use fewer threads, or physical_then_smt or none"
+        "affinity {affinity} has {places} places for {threads} threads; use fewer threads, or another affinity"
     )]
     TooFewPlaces {
         /// Name of the affinity.
