@@ -9,6 +9,7 @@ mod table;
 
 use clap::{Args, Parser, Subcommand};
 use exit::Exit;
+use onl::{Affinity, Denormals, WaitMode};
 use std::process::ExitCode;
 
 /// Runs ONNX models on CPUs, with kernels tuned from measured evidence.
@@ -42,9 +43,16 @@ pub struct Common {
     /// Lanes, the caller included; 0 is the session default, 1 is serial.
     #[arg(long, default_value_t = 0, value_name = "N")]
     threads: u32,
-    /// How idle lanes wait: latency spins, balanced spins for a bounded time, frugal sleeps at once.
-    #[arg(long, default_value = "balanced", value_parser = ["latency", "balanced", "frugal"])]
-    wait: String,
+    /// How idle lanes wait: latency spins, balanced spins for a bounded time, frugal sleeps at once, fixed:200us spins
+    /// for that time.
+    #[arg(long, default_value_t, value_name = "MODE")]
+    wait: WaitMode,
+    /// Where lanes run: none, physical_cores, performance_cores, physical_then_smt, or CPUs as 2,3, the caller's first.
+    #[arg(long, default_value_t, value_name = "PLACES")]
+    affinity: Affinity,
+    /// What float arithmetic does with denormal numbers: preserve or flush.
+    #[arg(long, default_value_t, value_name = "MODE")]
+    denormals: Denormals,
     /// Use portable defaults instead of saved profiles.
     #[arg(long)]
     no_profiles: bool,

@@ -10,6 +10,30 @@ pub enum DenormalMode {
     Flush,
 }
 
+/// `preserve` or `flush`.
+impl std::fmt::Display for DenormalMode {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.pad(match self {
+            DenormalMode::Preserve => "preserve",
+            DenormalMode::Flush => "flush",
+        })
+    }
+}
+
+impl std::str::FromStr for DenormalMode {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "preserve" => Ok(DenormalMode::Preserve),
+            "flush" => Ok(DenormalMode::Flush),
+            _ => Err(format!(
+                "'{text}' is no treatment of denormal numbers; expected preserve or flush"
+            )),
+        }
+    }
+}
+
 /// Holds the calling thread's float control word at round to nearest, exceptions masked and the wanted treatment of
 /// subnormal numbers; puts the earlier control word back when dropped. Guards nest.
 ///

@@ -244,7 +244,7 @@ impl ResolvedCpuExecutionPolicy {
             participants: self.participants,
             smt_used: self.smt_used,
             affinity: self.affinity.name().to_owned(),
-            wait_mode: self.wait.name().to_owned(),
+            wait_mode: self.wait.to_string(),
             quota: match self.quota {
                 None => "unlimited".to_owned(),
                 Some(processors) => format!("quota_{processors}"),

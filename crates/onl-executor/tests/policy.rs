@@ -403,7 +403,7 @@ fn descriptor_names_processor_and_policy() {
     );
     assert_eq!((descriptor.participants, descriptor.smt_used), (2, false));
     assert_eq!(descriptor.affinity, "physical_then_smt");
-    assert_eq!(descriptor.wait_mode, "fixed");
+    assert_eq!(descriptor.wait_mode, "fixed:50us");
     assert_eq!(descriptor.quota, "quota_3");
 
     let default = CpuExecutionPolicy::default()

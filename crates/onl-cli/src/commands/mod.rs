@@ -8,20 +8,16 @@ pub mod tuning;
 
 use crate::Common;
 use anyhow::{Context, Result};
-use onl::{CpuExecutionPolicy, Environment, ProfileSource, Session, WaitMode};
+use onl::{CpuExecutionPolicy, Environment, ProfileSource, Session};
 use std::path::Path;
 
 /// The executor policy that the common options ask for.
 pub fn policy(common: &Common) -> CpuExecutionPolicy {
-    let wait = match common.wait.as_str() {
-        "latency" => WaitMode::Latency,
-        "frugal" => WaitMode::Frugal,
-        _ => WaitMode::Balanced,
-    };
     CpuExecutionPolicy {
         threads: common.threads,
-        wait,
-        ..CpuExecutionPolicy::default()
+        wait: common.wait,
+        affinity: common.affinity.clone(),
+        denormals: common.denormals,
     }
 }
 

@@ -406,7 +406,11 @@ fn common_arguments(common: &Common) -> Vec<String> {
         "--threads".to_owned(),
         common.threads.to_string(),
         "--wait".to_owned(),
-        common.wait.clone(),
+        common.wait.to_string(),
+        "--affinity".to_owned(),
+        common.affinity.to_string(),
+        "--denormals".to_owned(),
+        common.denormals.to_string(),
     ]
 }
 
