@@ -14,7 +14,7 @@
 //! generation repeats after 2³² regions of one leader; a lane would have to sleep through exactly that many between two
 //! of its instructions.)
 
-use crate::sync::{AtomicU64, Ordering};
+use crate::sync::{AtomicU64, Ordering, Point, kept, ordering_at};
 use crossbeam::utils::CachePadded;
 
 const FIRST_SHIFT: u32 = 16;
@@ -54,7 +54,7 @@ impl Claims {
             let end = units * (index + 1) / count;
             segment.store(
                 generation << GENERATION_SHIFT | (first as u64) << FIRST_SHIFT | end as u64,
-                Ordering::Release,
+                ordering_at(Point::Publish, Ordering::Release),
             );
         }
     }
@@ -105,7 +105,7 @@ fn take(
 ) -> Option<usize> {
     let mut word = segment.load(Ordering::Relaxed);
     loop {
-        if word >> GENERATION_SHIFT != generation {
+        if word >> GENERATION_SHIFT != generation && kept(Point::CompareGeneration) {
             return None;
         }
         let (first, end) = (word >> FIRST_SHIFT & UNIT_MASK, word & UNIT_MASK);
@@ -116,7 +116,7 @@ fn take(
         match segment.compare_exchange_weak(
             word,
             word.wrapping_add(change),
-            Ordering::Acquire,
+            ordering_at(Point::Claim, Ordering::Acquire),
             Ordering::Relaxed,
         ) {
             Ok(_) => return Some(unit as usize),

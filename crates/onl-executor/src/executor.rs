@@ -4,14 +4,14 @@ use crate::error::ExecutorError;
 use crate::fork;
 use crate::lanes::Lanes;
 use crate::pool::{MAX_LANES, Pool, Team};
-use crate::sync::{AtomicU64, Ordering};
+use crate::sync::thread::{Builder, JoinHandle};
 use crate::wait::WaitMode;
 use onl_cpu::{DenormalGuard, DenormalMode};
 use onl_profiling::{
     Collector, InlineReason, ProcessCpu, ProfilingLevel, RunRecord, TickRate, Ticks, process_cpu_ns,
 };
 use std::sync::Arc;
-use std::thread::JoinHandle;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 /// The worker lanes of one resolved policy. Dropping it ends its worker threads.
@@ -89,7 +89,7 @@ impl CpuExecutor {
         for lane in 1..lanes {
             let pool = Arc::clone(&executor.pool);
             let pin = plan.cpus.get(lane).copied();
-            let builder = std::thread::Builder::new().name(format!("onl-lane-{lane}"));
+            let builder = Builder::new().name(format!("onl-lane-{lane}"));
             // The one place in the workspace that creates threads for kernel work.
             #[allow(clippy::disallowed_methods)]
             let thread = builder.spawn(move || pool.serve(lane - 1, pin));

@@ -1,4 +1,5 @@
-use crate::sync::{AtomicUsize, Mutex, Ordering, lock};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 /// Keeps the error of the smallest position, whichever lane met it first.
 ///
@@ -25,7 +26,7 @@ impl<E> FirstError<E> {
         if self.precedes(position) {
             return;
         }
-        let mut kept = lock(&self.kept);
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         if kept
             .as_ref()
             .is_none_or(|(smallest, _)| position < *smallest)
@@ -44,7 +45,7 @@ impl<E> FirstError<E> {
     pub fn into_inner(self) -> Option<(usize, E)> {
         self.kept
             .into_inner()
-            .unwrap_or_else(std::sync::PoisonError::into_inner)
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     /// `Ok` when no error was recorded.

@@ -1,7 +1,7 @@
 //! Notices that the process is a forked child, in which the parent's worker threads do not exist.
 
-use crate::sync::{AtomicU64, Ordering};
 use std::sync::Once;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 static GENERATION: AtomicU64 = AtomicU64::new(0);
 static REGISTERED: Once = Once::new();

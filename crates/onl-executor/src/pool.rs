@@ -9,7 +9,10 @@ use crate::cancel::StopCondition;
 use crate::claims::{Claims, GENERATION_MASK, MAX_UNITS};
 use crate::lanes::{Chunk, RegionSpec};
 use crate::scope::Scope;
-use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Mutex, Ordering, UnsafeCell, fence, lock};
+use crate::sync::{
+    AtomicBool, AtomicU32, AtomicU64, Mutex, Ordering, Point, UnsafeCell, fence_at, kept, lock,
+    ordering_at,
+};
 use crate::thread_affinity::{CpuMask, current_cpu};
 use crate::wait::{Mailbox, WaitMode, Waiter, wait_as_caller};
 use crossbeam::utils::CachePadded;
@@ -330,7 +333,7 @@ impl Pool {
                 match free.compare_exchange_weak(
                     available,
                     available & !taken,
-                    Ordering::Acquire,
+                    ordering_at(Point::TakeWorker, Ordering::Acquire),
                     Ordering::Relaxed,
                 ) {
                     Ok(_) => {
@@ -357,7 +360,7 @@ impl Pool {
     pub(crate) fn give_back(&self, team: &Team) {
         for (free, &mask) in self.free.iter().zip(&team.mask) {
             if mask != 0 {
-                free.fetch_or(mask, Ordering::Release);
+                free.fetch_or(mask, ordering_at(Point::GiveBack, Ordering::Release));
             }
         }
     }
@@ -393,7 +396,8 @@ impl Pool {
     ) -> Option<Outcome> {
         let leader = team.leader?;
         let slot = &self.workers[leader].slot;
-        if slot.open.swap(true, Ordering::Acquire) {
+        let acquire = ordering_at(Point::Open, Ordering::Acquire);
+        if slot.open.swap(true, acquire) && kept(Point::OpenAlone) {
             return None;
         }
         let last = slot.generation.load(Ordering::Relaxed);
@@ -405,9 +409,9 @@ impl Pool {
         let units = chunks.div_ceil(stride);
         // SAFETY: this caller holds `open`; every unit of the region before was reported, so no lane reads the
         // descriptor, and none will before the claim word of this generation is published.
-        unsafe {
-            *slot.published.descriptor.get() = Descriptor { task, stride };
-        }
+        slot.published
+            .descriptor
+            .with_mut(|descriptor| unsafe { *descriptor = Descriptor { task, stride } });
         slot.done.store(0, Ordering::Relaxed);
         slot.published
             .claims
@@ -415,7 +419,9 @@ impl Pool {
         self.announce(team, leader, generation, admission);
 
         let own = slot.work::<RECORDED>(Descriptor { task, stride }, generation, 0, 0);
-        wait_as_caller(self.crowded, || slot.reported_units() + own.units == units);
+        wait_as_caller(self.crowded, || {
+            slot.reported_units() + own.units == units || !kept(Point::AwaitReports)
+        });
         let participants = 1 + (slot.done.load(Ordering::Relaxed) >> 32) as u32;
 
         let cancelled = slot.cancelled.load(Ordering::Relaxed);
@@ -428,7 +434,8 @@ impl Pool {
         } else {
             None
         };
-        slot.open.store(false, Ordering::Release);
+        slot.open
+            .store(false, ordering_at(Point::Close, Ordering::Release));
         Some(Outcome {
             panic,
             cancelled,
@@ -456,7 +463,7 @@ impl Pool {
         if admission.awake_only {
             return;
         }
-        fence(Ordering::SeqCst);
+        fence_at(Point::FenceAfterPost);
         for worker in team.iter().take(invited) {
             let mailbox = &self.workers[worker].mailbox;
             if mailbox.is_asleep() {
@@ -470,9 +477,11 @@ impl Pool {
         for worker in &self.workers {
             worker.mailbox.post(STOP);
         }
-        fence(Ordering::SeqCst);
+        fence_at(Point::FenceAfterStop);
         for worker in &self.workers {
-            worker.mailbox.wake();
+            if kept(Point::WakeToStop) {
+                worker.mailbox.wake();
+            }
         }
     }
 
@@ -501,8 +510,10 @@ impl Pool {
             let Some(own) = slot.join(generation, lane) else {
                 continue;
             };
-            slot.done
-                .fetch_add(1 << 32 | own.units as u64, Ordering::Release);
+            slot.done.fetch_add(
+                1 << 32 | own.units as u64,
+                ordering_at(Point::Report, Ordering::Release),
+            );
         }
     }
 }
@@ -551,7 +562,8 @@ impl<'c> LaneTimer<'c> {
 
 impl Slot {
     fn reported_units(&self) -> usize {
-        (self.done.load(Ordering::Acquire) & 0xffff_ffff) as usize
+        let acquire = ordering_at(Point::Reported, Ordering::Acquire);
+        (self.done.load(acquire) & 0xffff_ffff) as usize
     }
 
     /// Takes part in the region of a generation; `None` when it has no unit left.
@@ -559,7 +571,10 @@ impl Slot {
         let first = self.published.claims.take(generation, lane)?;
         // SAFETY: this lane holds a unit of this generation that it has not reported, so the descriptor was completed
         // before the claim word it took it from, and is not written before the report.
-        let descriptor = unsafe { *self.published.descriptor.get() };
+        let descriptor = self
+            .published
+            .descriptor
+            .with(|descriptor| unsafe { *descriptor });
         Some(if descriptor.task.collector.is_null() {
             self.work::<false>(descriptor, generation, lane, first)
         } else {
@@ -612,7 +627,9 @@ impl Slot {
         Scope::leave(outer);
         let mut accounted = finished.get();
         if let Err(payload) = result {
-            accounted += claims.close(generation);
+            if kept(Point::DropUnits) {
+                accounted += claims.close(generation);
+            }
             // Takes care of the payload's drop, whether this panic is kept or not.
             let message = panic_message(payload);
             lock(&self.panic).get_or_insert(CaughtPanic { lane, message });

@@ -13,30 +13,46 @@ pub(crate) struct Scope {
     pub(crate) inside: bool,
 }
 
+const OUTSIDE: Scope = Scope {
+    run: 0,
+    region: 0,
+    lane: 0,
+    inside: false,
+};
+
+#[cfg(not(any(loom, shuttle)))]
 thread_local! {
-    static CURRENT: Cell<Scope> = const {
-        Cell::new(Scope { run: 0, region: 0, lane: 0, inside: false })
-    };
+    static CURRENT: Cell<Scope> = const { Cell::new(OUTSIDE) };
+}
+// The threads of a model share a thread of the system.
+#[cfg(loom)]
+loom::thread_local! {
+    static CURRENT: Cell<Scope> = Cell::new(OUTSIDE);
+}
+#[cfg(shuttle)]
+shuttle::thread_local! {
+    static CURRENT: Cell<Scope> = Cell::new(OUTSIDE);
 }
 
 impl Scope {
     /// The scope of this thread.
     pub(crate) fn current() -> Scope {
-        CURRENT.get()
+        CURRENT.with(Cell::get)
     }
 
     /// Enters a region and returns the scope to come back to.
     pub(crate) fn enter(run: usize, region: u64, lane: usize) -> Scope {
-        CURRENT.replace(Scope {
+        let inner = Scope {
             run,
             region,
             lane,
             inside: true,
-        })
+        };
+        CURRENT.with(|current| current.replace(inner))
     }
 
     /// Comes back to an outer scope.
     pub(crate) fn leave(outer: Scope) {
-        CURRENT.set(outer);
+        CURRENT.with(|current| current.set(outer));
     }
 }

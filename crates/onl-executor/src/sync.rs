@@ -1,13 +1,22 @@
-//! Every atomic, cell and sleeping primitive of the pool comes from here, so that a model checker can replace them
-//! in one place.
+//! Every atomic, cell and sleeping primitive of the pool comes from here: the system's in shipping builds, those of a
+//! model checker under `cfg(loom)` and `cfg(shuttle)`. loom explores what weak memory allows, shuttle explores larger
+//! programs whose accesses all happen in one order.
+//!
+//! The protocol names its own [`Point`]s, so that a model run can weaken one and show that its models would notice.
 
-pub(crate) use std::cell::UnsafeCell;
-pub(crate) use std::sync::Mutex;
-pub(crate) use std::sync::atomic::{
-    AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence,
-};
+#[cfg(any(loom, shuttle))]
+mod modelled;
+#[cfg(not(any(loom, shuttle)))]
+mod native;
+#[cfg(any(not(target_os = "linux"), loom, shuttle))]
+mod sleeper;
 
-use std::sync::MutexGuard;
+#[cfg(any(loom, shuttle))]
+pub(crate) use modelled::*;
+#[cfg(not(any(loom, shuttle)))]
+pub(crate) use native::*;
+#[cfg(any(not(target_os = "linux"), loom, shuttle))]
+pub(crate) use sleeper::Sleeper;
 
 /// Locks a mutex whose data stays whole even when a holder panicked.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -16,87 +25,67 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
         .unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
-/// A word that one thread sleeps on while it holds a value.
-#[cfg(target_os = "linux")]
-pub(crate) struct Sleeper {
-    word: AtomicU32,
+/// A place of the protocol that something depends on: an ordering, a fence or a step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Point {
+    /// Claim words are stored after the descriptor.
+    Publish,
+    /// A unit is taken before the descriptor is read.
+    Claim,
+    /// Only units of the own generation are taken.
+    CompareGeneration,
+    /// A message is left after the claim words.
+    Post,
+    /// A message is read before the claim words.
+    Receive,
+    /// A caller looks whether a lane sleeps after it left the message.
+    FenceAfterPost,
+    /// A lane looks for a message after it said that it sleeps.
+    FenceAsleep,
+    /// A lane that goes to sleep looks for a message once more.
+    LookAgain,
+    /// A woken lane finds what was written before it was woken.
+    Wake,
+    /// As [`Wake`](Point::Wake), on the lane's side.
+    Woken,
+    /// Units are reported after their work and after the descriptor was read.
+    Report,
+    /// Reports are read before a region returns.
+    Reported,
+    /// A region returns after all reports.
+    AwaitReports,
+    /// A region is opened after the one before it in the same descriptor was closed.
+    Open,
+    /// As [`Open`](Point::Open), on the closing side.
+    Close,
+    /// One region at a time uses a descriptor.
+    OpenAlone,
+    /// The units that a panic leaves are dropped.
+    DropUnits,
+    /// A worker is taken after its last owner gave it back.
+    TakeWorker,
+    /// As [`TakeWorker`](Point::TakeWorker), on the owner's side.
+    GiveBack,
+    /// A worker that is told to stop sees the message or is seen asleep.
+    FenceAfterStop,
+    /// Sleeping workers are woken to stop.
+    WakeToStop,
 }
 
-#[cfg(target_os = "linux")]
-impl Sleeper {
-    pub(crate) fn new() -> Self {
-        Sleeper {
-            word: AtomicU32::new(0),
-        }
-    }
-
-    /// The word; a sleeper sleeps while it holds the value passed to [`sleep`](Self::sleep).
-    pub(crate) fn word(&self) -> &AtomicU32 {
-        &self.word
-    }
-
-    /// Sleeps until woken if the word still holds `value`; may return early.
-    pub(crate) fn sleep(&self, value: u32) {
-        // SAFETY: the word outlives the call, and FUTEX_WAIT with a null timeout reads nothing else.
-        unsafe {
-            libc::syscall(
-                libc::SYS_futex,
-                self.word.as_ptr(),
-                libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG,
-                value,
-                std::ptr::null::<libc::timespec>(),
-            );
-        }
-    }
-
-    /// Wakes the sleeper. The word must have been changed before.
-    pub(crate) fn wake(&self) {
-        // SAFETY: FUTEX_WAKE only uses the address as a key.
-        unsafe {
-            libc::syscall(
-                libc::SYS_futex,
-                self.word.as_ptr(),
-                libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG,
-                1,
-            );
-        }
+/// The ordering at a point.
+#[inline(always)]
+pub(crate) fn ordering_at(point: Point, ordering: Ordering) -> Ordering {
+    if kept(point) {
+        ordering
+    } else {
+        Ordering::Relaxed
     }
 }
 
-/// A word that one thread sleeps on while it holds a value.
-#[cfg(not(target_os = "linux"))]
-pub(crate) struct Sleeper {
-    word: AtomicU32,
-    guard: Mutex<()>,
-    changed: std::sync::Condvar,
-}
-
-#[cfg(not(target_os = "linux"))]
-impl Sleeper {
-    pub(crate) fn new() -> Self {
-        Sleeper {
-            word: AtomicU32::new(0),
-            guard: Mutex::new(()),
-            changed: std::sync::Condvar::new(),
-        }
-    }
-
-    /// The word; a sleeper sleeps while it holds the value passed to [`sleep`](Self::sleep).
-    pub(crate) fn word(&self) -> &AtomicU32 {
-        &self.word
-    }
-
-    /// Sleeps until woken if the word still holds `value`; may return early.
-    pub(crate) fn sleep(&self, value: u32) {
-        let guard = lock(&self.guard);
-        if self.word.load(Ordering::Acquire) == value {
-            let _ = self.changed.wait(guard);
-        }
-    }
-
-    /// Wakes the sleeper. The word must have been changed before.
-    pub(crate) fn wake(&self) {
-        drop(lock(&self.guard));
-        self.changed.notify_one();
+/// A sequentially consistent fence at a point.
+#[inline(always)]
+pub(crate) fn fence_at(point: Point) {
+    if kept(point) {
+        fence(Ordering::SeqCst);
     }
 }

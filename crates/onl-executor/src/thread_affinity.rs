@@ -60,14 +60,14 @@ impl CpuMask {
 }
 
 /// The processor that the calling thread runs on now, `u32::MAX` when unknown.
-#[cfg(target_os = "linux")]
+#[cfg(all(target_os = "linux", not(any(loom, shuttle))))]
 pub(crate) fn current_cpu() -> u32 {
     // SAFETY: no arguments, no memory.
     u32::try_from(unsafe { libc::sched_getcpu() }).unwrap_or(u32::MAX)
 }
 
-/// The processor that the calling thread runs on now, `u32::MAX` when unknown.
-#[cfg(not(target_os = "linux"))]
+/// The processor that the calling thread runs on now, `u32::MAX` when unknown. Threads of a model have none.
+#[cfg(any(not(target_os = "linux"), loom, shuttle))]
 pub(crate) fn current_cpu() -> u32 {
     u32::MAX
 }

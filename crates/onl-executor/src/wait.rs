@@ -1,8 +1,11 @@
 //! How a lane waits for its next region.
 
-use crate::sync::{AtomicU32, AtomicU64, Ordering, Sleeper, fence};
+use crate::sync::{
+    AtomicU32, AtomicU64, Instant, Ordering, Point, Sleeper, fence_at, kept, ordering_at,
+    spin_loop, thread,
+};
 use crate::thread_affinity::{CallerAvoidance, current_cpu};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// How lanes wait between regions. Part of the execution identity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -39,7 +42,7 @@ const YIELD_AFTER: Duration = Duration::from_millis(10);
 /// A lane that was woken at the start of a run spins at least so long for the run's first region.
 const RUN_START_SPIN: Duration = Duration::from_micros(200);
 /// Polls between two looks at the clock.
-const POLLS_PER_CLOCK: u32 = 64;
+const POLLS_PER_CLOCK: u32 = if cfg!(any(loom, shuttle)) { 1 } else { 64 };
 
 const AWAKE: u32 = 0;
 const ASLEEP: u32 = 1;
@@ -61,9 +64,10 @@ impl Mailbox {
         }
     }
 
-    /// Leaves a message for a lane that is awake. A [`fence`] and [`is_asleep`](Self::is_asleep) must follow.
+    /// Leaves a message for a lane that is awake. A fence and [`is_asleep`](Self::is_asleep) must follow.
     pub(crate) fn post(&self, word: u64) {
-        self.word.store(word, Ordering::Release);
+        self.word
+            .store(word, ordering_at(Point::Post, Ordering::Release));
     }
 
     /// Whether the lane sleeps or is about to.
@@ -81,13 +85,16 @@ impl Mailbox {
 
     /// Wakes the lane if it sleeps.
     pub(crate) fn wake(&self) {
-        if self.sleeper.word().swap(AWAKE, Ordering::Release) == ASLEEP {
+        let release = ordering_at(Point::Wake, Ordering::Release);
+        if self.sleeper.word().swap(AWAKE, release) == ASLEEP {
             self.sleeper.wake();
         }
     }
 
     fn message_other_than(&self, seen: u64) -> Option<u64> {
-        let word = self.word.load(Ordering::Acquire);
+        let word = self
+            .word
+            .load(ordering_at(Point::Receive, Ordering::Acquire));
         (word != seen).then_some(word)
     }
 
@@ -96,12 +103,12 @@ impl Mailbox {
         let asleep = self.sleeper.word();
         asleep.store(ASLEEP, Ordering::Relaxed);
         // Pairs with the fence after `post`: either the caller sees the lane asleep, or the lane the message.
-        fence(Ordering::SeqCst);
-        if self.message_other_than(seen).is_some() {
+        fence_at(Point::FenceAsleep);
+        if kept(Point::LookAgain) && self.message_other_than(seen).is_some() {
             asleep.store(AWAKE, Ordering::Relaxed);
             return;
         }
-        while asleep.load(Ordering::Acquire) == ASLEEP {
+        while asleep.load(ordering_at(Point::Woken, Ordering::Acquire)) == ASLEEP {
             self.sleeper.sleep(ASLEEP);
         }
     }
@@ -183,9 +190,9 @@ impl Waiter {
                 return None;
             }
             if self.crowded {
-                std::thread::yield_now();
+                thread::yield_now();
             } else {
-                std::hint::spin_loop();
+                spin_loop();
             }
             polls += 1;
             if self.crowded || polls == POLLS_PER_CLOCK {
@@ -197,7 +204,7 @@ impl Waiter {
                     return None;
                 }
                 if waited >= YIELD_AFTER {
-                    std::thread::yield_now();
+                    thread::yield_now();
                 }
             }
         }
@@ -212,10 +219,10 @@ pub(crate) fn wait_as_caller(crowded: bool, done: impl Fn() -> bool) {
     let mut polls = 0u32;
     while !done() {
         if crowded || polls >= CALLER_POLLS {
-            std::thread::yield_now();
+            thread::yield_now();
         } else {
             polls += 1;
-            std::hint::spin_loop();
+            spin_loop();
         }
     }
 }
