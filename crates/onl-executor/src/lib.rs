@@ -13,6 +13,8 @@ mod executor;
 mod first_error;
 mod fork;
 mod lanes;
+#[cfg(all(test, any(loom, shuttle)))]
+mod models;
 mod policy;
 mod policy_text;
 mod pool;

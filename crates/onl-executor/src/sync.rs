@@ -25,9 +25,23 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
         .unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
-/// A place of the protocol that something depends on: an ordering, a fence or a step.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Point {
+/// Declares [`Point`] with the list of its values.
+macro_rules! points {
+    ($(#[doc = $meaning:literal] $point:ident,)+) => {
+        /// A place of the protocol that something depends on: an ordering, a fence or a step.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub(crate) enum Point {
+            $(#[doc = $meaning] $point,)+
+        }
+
+        #[cfg(all(test, any(loom, shuttle)))]
+        impl Point {
+            pub(crate) const ALL: &'static [Point] = &[$(Point::$point),+];
+        }
+    };
+}
+
+points! {
     /// Claim words are stored after the descriptor.
     Publish,
     /// A unit is taken before the descriptor is read.
@@ -44,9 +58,7 @@ pub(crate) enum Point {
     FenceAsleep,
     /// A lane that goes to sleep looks for a message once more.
     LookAgain,
-    /// A woken lane finds what was written before it was woken.
-    Wake,
-    /// As [`Wake`](Point::Wake), on the lane's side.
+    /// A woken lane reads the message after it found itself woken.
     Woken,
     /// Units are reported after their work and after the descriptor was read.
     Report,

@@ -1,4 +1,4 @@
-//! On which processors a thread may run.
+//! On which processors a thread may run. Threads of a model run on none in particular.
 
 /// Processors that a thread may run on, up to number 4095.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -19,7 +19,7 @@ impl CpuMask {
     }
 
     /// The mask of the calling thread.
-    #[cfg(target_os = "linux")]
+    #[cfg(all(target_os = "linux", not(any(loom, shuttle))))]
     pub(crate) fn of_this_thread() -> Option<Self> {
         let mut mask = CpuMask([0; 64]);
         // SAFETY: the kernel writes at most the stated number of bytes into the array.
@@ -34,7 +34,7 @@ impl CpuMask {
     }
 
     /// Makes this the mask of the calling thread; false when the system refuses.
-    #[cfg(target_os = "linux")]
+    #[cfg(all(target_os = "linux", not(any(loom, shuttle))))]
     pub(crate) fn apply_to_this_thread(&self) -> bool {
         // SAFETY: the kernel reads at most the stated number of bytes from the array.
         unsafe {
@@ -47,13 +47,13 @@ impl CpuMask {
     }
 
     /// The mask of the calling thread.
-    #[cfg(not(target_os = "linux"))]
+    #[cfg(any(not(target_os = "linux"), loom, shuttle))]
     pub(crate) fn of_this_thread() -> Option<Self> {
         None
     }
 
     /// Makes this the mask of the calling thread; false when the system refuses.
-    #[cfg(not(target_os = "linux"))]
+    #[cfg(any(not(target_os = "linux"), loom, shuttle))]
     pub(crate) fn apply_to_this_thread(&self) -> bool {
         false
     }
@@ -66,7 +66,7 @@ pub(crate) fn current_cpu() -> u32 {
     u32::try_from(unsafe { libc::sched_getcpu() }).unwrap_or(u32::MAX)
 }
 
-/// The processor that the calling thread runs on now, `u32::MAX` when unknown. Threads of a model have none.
+/// The processor that the calling thread runs on now, `u32::MAX` when unknown.
 #[cfg(any(not(target_os = "linux"), loom, shuttle))]
 pub(crate) fn current_cpu() -> u32 {
     u32::MAX
@@ -130,7 +130,7 @@ mod tests {
         assert_eq!(mask.without(4096), None);
     }
 
-    #[cfg(target_os = "linux")]
+    #[cfg(all(target_os = "linux", not(any(loom, shuttle))))]
     #[test]
     #[allow(clippy::disallowed_methods)] // a test thread of its own keeps the harness's mask
     fn a_lane_avoids_one_processor_at_a_time() {

@@ -85,13 +85,14 @@ impl Mailbox {
 
     /// Wakes the lane if it sleeps.
     pub(crate) fn wake(&self) {
-        let release = ordering_at(Point::Wake, Ordering::Release);
-        if self.sleeper.word().swap(AWAKE, release) == ASLEEP {
+        // The lane must find the message for which it is woken. The fence between the two, which also releases, sees
+        // to that.
+        if self.sleeper.word().swap(AWAKE, Ordering::Relaxed) == ASLEEP {
             self.sleeper.wake();
         }
     }
 
-    fn message_other_than(&self, seen: u64) -> Option<u64> {
+    pub(crate) fn message_other_than(&self, seen: u64) -> Option<u64> {
         let word = self
             .word
             .load(ordering_at(Point::Receive, Ordering::Acquire));
@@ -99,7 +100,7 @@ impl Mailbox {
     }
 
     /// Sleeps until a caller wakes the lane; returns at once when there is a message already.
-    fn sleep(&self, seen: u64) {
+    pub(crate) fn sleep(&self, seen: u64) {
         let asleep = self.sleeper.word();
         asleep.store(ASLEEP, Ordering::Relaxed);
         // Pairs with the fence after `post`: either the caller sees the lane asleep, or the lane the message.
