@@ -4,10 +4,13 @@ use crate::process;
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 const TARGET: &str = "aarch64-unknown-linux-gnu";
+
+/// Name of the toolchain; it has the sources of the standard library, too, where it could be built from them.
+pub const TOOLCHAIN: &str = "arm64";
 
 /// Emulated processors, from plain Advanced SIMD to everything.
 const LEVELS: [&str; 4] = ["cortex-a53", "cortex-a76", "max,sve=off", "max"];
@@ -50,11 +53,7 @@ pub struct TestArguments {
 
 /// Runs `test-arm64`.
 pub fn test(arguments: &TestArguments) -> Result<()> {
-    let mut setup = Command::new("bash");
-    setup
-        .arg(process::workspace().join("xtask/arm64.sh"))
-        .args(&arguments.toolchain_folder);
-    process::run(&mut setup).context("the arm64 toolchain could not be made")?;
+    make_toolchain(arguments.toolchain_folder.as_deref())?;
     if arguments.setup_only {
         return Ok(());
     }
@@ -74,6 +73,30 @@ pub fn test(arguments: &TestArguments) -> Result<()> {
     Ok(())
 }
 
+/// Makes and links the toolchain unless it is there.
+pub fn make_toolchain(folder: Option<&Path>) -> Result<()> {
+    let mut setup = Command::new("bash");
+    setup
+        .arg(process::workspace().join("xtask/arm64.sh"))
+        .args(folder);
+    process::run(&mut setup).context("the arm64 toolchain could not be made")
+}
+
+/// The cargo of the toolchain.
+pub fn cargo() -> Command {
+    // The toolchain is chosen by the variable: the cargo that runs this task would use its own compiler.
+    let mut command = Command::new("cargo");
+    command
+        .current_dir(process::workspace())
+        // Set while a task runs; it would lead the other compiler to this one's libraries.
+        .env_remove("LD_LIBRARY_PATH")
+        .env_remove("RUSTC")
+        .env_remove("RUSTDOC")
+        .env_remove("CARGO")
+        .env("RUSTUP_TOOLCHAIN", TOOLCHAIN);
+    command
+}
+
 fn or_default(given: &[String], default: &[&str]) -> Vec<String> {
     if given.is_empty() {
         default.iter().map(ToString::to_string).collect()
@@ -85,16 +108,8 @@ fn or_default(given: &[String], default: &[&str]) -> Vec<String> {
 /// `cargo test` for arm64 whose programs run on an emulated `level`.
 fn emulated(level: &str) -> Command {
     let workspace = process::workspace();
-    // The toolchain is chosen by the variable: the cargo that runs this task would use its own compiler.
-    let mut command = Command::new("cargo");
+    let mut command = cargo();
     command
-        .current_dir(&workspace)
-        // Set while a task runs; it would lead the other compiler to this one's libraries.
-        .env_remove("LD_LIBRARY_PATH")
-        .env_remove("RUSTC")
-        .env_remove("RUSTDOC")
-        .env_remove("CARGO")
-        .env("RUSTUP_TOOLCHAIN", "arm64")
         .env("CARGO_TARGET_DIR", workspace.join("target/arm64"))
         .env(
             "CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER",

@@ -2,9 +2,11 @@
 
 mod arm64;
 mod layers;
+mod model_check;
 mod models;
 mod process;
 mod profiling_cost;
+mod thread_sanitizer;
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
@@ -23,18 +25,25 @@ enum Task {
     CheckLayers,
     /// Fetch or generate the models that tests and benches run.
     FetchModels(models::FetchArguments),
+    /// Check the executor's protocol with the model checkers loom and shuttle, as it is and with each of its points
+    /// weakened, which they must notice.
+    ModelCheck(model_check::ModelArguments),
     /// Count what profiling that is off costs a region, beside a build that cannot record.
     ProfilingCost,
     /// Run the tests of the kernel crates on emulated arm64 processors and compare digests with this machine's.
     TestArm64(arm64::TestArguments),
+    /// Run the tests of the executor under the thread sanitizer, with a standard library that is instrumented too.
+    TestThreads(thread_sanitizer::TestArguments),
 }
 
 fn main() -> ExitCode {
     let result = match Arguments::parse().task {
         Task::CheckLayers => layers::check_workspace(),
         Task::FetchModels(arguments) => models::fetch(&arguments),
+        Task::ModelCheck(arguments) => model_check::check(&arguments),
         Task::ProfilingCost => profiling_cost::compare(),
         Task::TestArm64(arguments) => arm64::test(&arguments),
+        Task::TestThreads(arguments) => thread_sanitizer::test(&arguments),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
