@@ -17,9 +17,13 @@ fn finders(point: Point) -> (&'static [&'static str], &'static [&'static str]) {
     match point {
         Point::Publish | Point::Claim => (&["claims::published"], &[]),
         Point::CompareGeneration => (&[], &["executor::late_lanes"]),
-        Point::Post | Point::Receive => (&["mailbox::told"], &[]),
-        Point::FenceAfterPost | Point::FenceAsleep => (&["mailbox::told"], &[]),
-        Point::LookAgain => (&["mailbox::told"], &["executor::runs"]),
+        Point::Post | Point::Receive | Point::FenceAfterPost | Point::FenceAsleep => {
+            (&["mailbox::told", "pool::told_lanes_come"], &[])
+        }
+        Point::LookAgain => (
+            &["mailbox::told", "pool::told_lanes_come"],
+            &["executor::runs"],
+        ),
         Point::Woken => (&["mailbox::woken"], &[]),
         Point::Report | Point::Reported => (&["pool::region_returns", "pool::reuse"], &[]),
         // Bodies of whole executors end with their region; only a model of the pool can let them outlive it.

@@ -2,7 +2,7 @@
 
 use super::{Stores, explore};
 use crate::pool::{Admission, Body, Pool, Task, Team};
-use crate::sync::{UnsafeCell, thread};
+use crate::sync::{Condvar, Mutex, UnsafeCell, lock, thread};
 use crate::wait::WaitMode;
 use crate::{Chunk, RegionSpec};
 use onl_cpu::DenormalMode;
@@ -115,6 +115,31 @@ fn reuse() {
             thread.join().unwrap();
         });
     }
+}
+
+/// A lane that is told of a region comes, even if it was about to sleep: here the caller waits for it.
+#[test]
+fn told_lanes_come() {
+    explore(Stores::Exchanges, 3, || {
+        let pool = pool(1, WaitMode::Frugal);
+        let thread = serve(&pool, 0);
+        let (came, changed) = (Mutex::new(false), Condvar::new());
+        let body = |chunk: Chunk| {
+            let mut came = lock(&came);
+            if chunk.index == 1 {
+                *came = true;
+                changed.notify_one();
+            }
+            while !*came {
+                came = changed.wait(came).unwrap();
+            }
+        };
+        let team = pool.take(1);
+        assert!(region(&pool, &team, 2, false, &body));
+        pool.give_back(&team);
+        pool.stop();
+        thread.join().unwrap();
+    });
 }
 
 /// A worker and its descriptor go from one run to another.
