@@ -343,3 +343,39 @@ impl Drop for Run<'_> {
         self.state.budget.give_back(1 + self.state.team.workers);
     }
 }
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    /// Lanes that are awake at the first moment of a run, whose lanes all slept before.
+    fn awake_at_the_start(executor: &CpuExecutor, expects_regions: bool) -> usize {
+        let run = |expects_regions| {
+            let options = RunOptions {
+                expects_regions,
+                ..RunOptions::default()
+            };
+            let run = executor.start(&options, false);
+            executor.pool.awake(&run.state.team)
+        };
+        while run(false) > 0 {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        run(expects_regions)
+    }
+
+    #[test]
+    fn a_run_that_expects_regions_wakes_its_lanes_and_another_does_not() {
+        let executor = CpuExecutor::with_lanes(2);
+        assert!((0..10).all(|_| awake_at_the_start(&executor, false) == 0));
+        // A lane that was woken may sleep again before this thread, if it is stopped meanwhile, looks.
+        assert!((0..100).any(|_| awake_at_the_start(&executor, true) == 1));
+    }
+
+    #[test]
+    fn frugal_lanes_sleep_on() {
+        let executor = CpuExecutor::with_wait_mode(2, WaitMode::Frugal);
+        assert!((0..10).all(|_| awake_at_the_start(&executor, true) == 0));
+    }
+}

@@ -136,32 +136,3 @@ fn divisible_time_is_that_of_regions_that_lanes_could_share() {
     work(RegionSpec::new(4, 1));
     assert!(run.divisible_ns() >= 1_000_000);
 }
-
-#[test]
-fn lanes_are_awake_at_the_first_region_only_of_runs_that_expect_one() {
-    let executor = CpuExecutor::with_lanes(2);
-    // Joining costs nothing and waking more than any region saves, so that only lanes that are awake are admitted.
-    let first_region = |expects_regions| {
-        let collector = Collector::new(4);
-        std::thread::sleep(Duration::from_millis(2));
-        let run = executor
-            .enter_with(RunOptions {
-                expects_regions,
-                hot_ns: 1.0,
-                cold_ns: 1e15,
-                ..options(&collector)
-            })
-            .unwrap();
-        let spec = RegionSpec {
-            serial_ns: 1_000_000,
-            ..RegionSpec::new(2, 1)
-        };
-        compute(Duration::from_micros(100));
-        run.lanes().region(&SITE, spec, |_| {}).unwrap();
-        let event = collector.drain().regions.remove(0);
-        event.admitted == 2
-    };
-    assert!((0..20).all(|_| !first_region(false)));
-    // A busy machine may take longer to wake a lane than it waits.
-    assert!((0..1_000).any(|_| first_region(true)));
-}
