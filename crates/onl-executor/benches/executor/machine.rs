@@ -24,11 +24,7 @@ pub(crate) fn describe() {
         })
         .unwrap_or_else(|| "unknown processor".to_owned());
     println!("{processors} processors, {model}");
-    println!(
-        "a word to another thread and back {:.0} ns, a reading of the clock {:.0} ns",
-        round_trip(),
-        clock_reading()
-    );
+    println!("a reading of the clock takes {:.0} ns", clock_reading());
     if processors < 2 {
         println!("two lanes share one processor here: no figure of two lanes means anything");
     }
@@ -99,6 +95,8 @@ pub(crate) struct Probe {
     pressure: Option<f64>,
     /// Whether `pressure` comes from the load average, for want of a pressure file.
     estimated: bool,
+    /// See [`round_trip`].
+    round_trip_ns: f64,
 }
 
 impl Probe {
@@ -112,7 +110,7 @@ impl fmt::Display for Probe {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{} (two threads of multiply-adds {:.2} times one; pressure {}{})",
+            "{} (two threads of multiply-adds {:.2} times one; pressure {}{}); a word to another thread and back {:.0} ns",
             if self.is_quiet() { "yes" } else { "no" },
             self.speedup,
             percent(self.pressure),
@@ -120,7 +118,8 @@ impl fmt::Display for Probe {
                 ", estimated from the load average: there is no /proc/pressure/cpu"
             } else {
                 ""
-            }
+            },
+            self.round_trip_ns
         )
     }
 }
@@ -141,6 +140,7 @@ pub(crate) fn probe() -> Probe {
         speedup: together / median(&alone),
         estimated: pressed.is_none(),
         pressure: pressed.or_else(estimate),
+        round_trip_ns: round_trip(),
     }
 }
 
@@ -195,7 +195,8 @@ fn wait_until(done: impl Fn() -> bool) {
 }
 
 /// Nanoseconds in which a word goes to another thread and comes back, both spinning: the least that a fork and a join
-/// can take.
+/// can take. It depends on which caches the two processors share, and a hypervisor may change that from one minute to
+/// the next.
 fn round_trip() -> f64 {
     const BLOCKS: usize = 400;
     const TRIPS: usize = 100;
