@@ -2,7 +2,7 @@
 //! use instead, and whether each claim holds.
 //!
 //! ```text
-//! cargo bench -p onl-executor [--bench executor -- [--quick] [--only SECTION]]
+//! cargo bench -p onl-executor [--bench executor -- [--quick] [--only SECTION,...]]
 //! ```
 //!
 //! A claim is `met` or `short`; neither fails the command. A machine that is not quiet proves nothing, so the
@@ -103,24 +103,24 @@ fn main() {
     let settings = Settings {
         quick: has("--quick"),
     };
-    let only = arguments
+    let only: Vec<&str> = arguments
         .iter()
         .position(|argument| argument == "--only")
-        .and_then(|position| arguments.get(position + 1));
-    if let Some(only) = only
-        && SECTIONS.iter().all(|section| section.name != only)
-    {
-        let names: Vec<&str> = SECTIONS.iter().map(|section| section.name).collect();
+        .and_then(|position| arguments.get(position + 1))
+        .map_or_else(Vec::new, |names| names.split(',').collect());
+    let names = SECTIONS.map(|section| section.name);
+    if let Some(unknown) = only.iter().find(|name| !names.contains(name)) {
         eprintln!(
-            "there is no section '{only}'; the sections are {}",
+            "there is no section '{unknown}'; the sections are {}",
             names.join(", ")
         );
         std::process::exit(2);
     }
-    run(settings, only.map(String::as_str));
+    run(settings, &only);
 }
 
-fn run(settings: Settings, only: Option<&str>) {
+/// Measures the sections of these names, all when there are none.
+fn run(settings: Settings, only: &[&str]) {
     let began = Instant::now();
     machine::describe();
     let mut results = Vec::new();
@@ -128,7 +128,7 @@ fn run(settings: Settings, only: Option<&str>) {
     println!("quiet: {before}");
     for section in SECTIONS
         .iter()
-        .filter(|section| only.is_none_or(|only| only == section.name))
+        .filter(|section| only.is_empty() || only.contains(&section.name))
     {
         println!("\n== {} ==", section.name);
         let times = machine::ProcessorTimes::now();
