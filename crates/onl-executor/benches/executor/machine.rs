@@ -158,7 +158,6 @@ fn rate() -> f64 {
 /// that time in which some thread of the machine waited for a processor. Unlike a median this shows a stranger who
 /// takes a processor for a part of the time.
 fn rate_of_two(samples: usize) -> (f64, Option<f64>) {
-    // A new thread may share its maker's processor for some milliseconds.
     const WARM_UP: usize = 20;
     let arrived = AtomicUsize::new(0);
     let lane = |rounds: std::ops::Range<usize>| {
@@ -169,8 +168,12 @@ fn rate_of_two(samples: usize) -> (f64, Option<f64>) {
         }
     };
     let rounds = WARM_UP + samples;
+    let here = current_processor();
     std::thread::scope(|scope| {
-        scope.spawn(|| lane(0..rounds));
+        scope.spawn(|| {
+            leave_processor(here);
+            lane(0..rounds);
+        });
         lane(0..WARM_UP);
         let (pressed, start) = (pressure_total(), Instant::now());
         lane(WARM_UP..rounds);
@@ -182,6 +185,40 @@ fn rate_of_two(samples: usize) -> (f64, Option<f64>) {
         (steps as f64 / taken.as_nanos() as f64, pressed)
     })
 }
+
+/// The processor that this thread runs on now.
+#[cfg(target_os = "linux")]
+fn current_processor() -> usize {
+    // SAFETY: no arguments, no memory.
+    usize::try_from(unsafe { libc::sched_getcpu() }).unwrap_or(0)
+}
+
+/// Lets this thread run anywhere but on one processor. Schedulers like to start a thread where its maker runs, and may
+/// leave it there for long.
+#[cfg(target_os = "linux")]
+fn leave_processor(processor: usize) {
+    // SAFETY: a mask is plain data; the calls read and write a mask of the stated size. A refusal leaves the thread where it is, which the probe then shows.
+    unsafe {
+        let mut mask: libc::cpu_set_t = std::mem::zeroed();
+        let size = std::mem::size_of_val(&mask);
+        if libc::sched_getaffinity(0, size, &mut mask) == 0 {
+            if processor < libc::CPU_SETSIZE as usize {
+                libc::CPU_CLR(processor, &mut mask);
+            }
+            libc::sched_setaffinity(0, size, &mask);
+        }
+    }
+}
+
+/// Unknown.
+#[cfg(not(target_os = "linux"))]
+fn current_processor() -> usize {
+    0
+}
+
+/// Left to the scheduler.
+#[cfg(not(target_os = "linux"))]
+fn leave_processor(_: usize) {}
 
 fn wait_until(done: impl Fn() -> bool) {
     let mut polls = 0u32;
@@ -201,8 +238,10 @@ fn round_trip() -> f64 {
     const BLOCKS: usize = 400;
     const TRIPS: usize = 100;
     let word = AtomicUsize::new(0);
+    let here = current_processor();
     let blocks: Vec<f64> = std::thread::scope(|scope| {
         scope.spawn(|| {
+            leave_processor(here);
             for trip in 0..BLOCKS * TRIPS {
                 wait_until(|| word.load(Ordering::Acquire) == 2 * trip + 1);
                 word.store(2 * trip + 2, Ordering::Release);
