@@ -126,7 +126,7 @@ impl fmt::Display for Probe {
 
 /// Measures how two threads run beside each other now.
 pub(crate) fn probe() -> Probe {
-    const SAMPLES: usize = 100;
+    const SAMPLES: usize = 250;
     let mut alone: Vec<f64> = (0..SAMPLES).map(|_| rate()).collect();
     let (together, pressed) = rate_of_two(SAMPLES);
     alone.extend((0..SAMPLES).map(|_| rate()));
