@@ -39,7 +39,7 @@ pub(crate) fn compute_for(gap: Duration) {
 /// Nanoseconds of each call of `f`, made after gaps in which this thread computes. A busy machine ends it early.
 pub(crate) fn time_after_gaps(gap: Duration, rounds: usize, mut f: impl FnMut()) -> Vec<f64> {
     const WARM_UP: usize = 20;
-    const LONGEST: Duration = Duration::from_secs(3);
+    const LONGEST: Duration = Duration::from_secs(1);
     let began = Instant::now();
     let mut samples = Vec::with_capacity(rounds);
     let mut warm = 0;
