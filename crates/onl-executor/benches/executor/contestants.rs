@@ -76,12 +76,12 @@ pub(crate) fn wait_mode(name: &str) -> Option<WaitMode> {
         .find(|mode| mode.name() == name)
 }
 
-/// Regions after a gap that take about half a second.
+/// Regions after gaps of this length that take less than half a second.
 fn regions(gap_us: u64) -> usize {
     (400_000 / (gap_us + 50)).clamp(150, 4000) as usize
 }
 
-/// Measures one contestant in this process. Arguments: its name, and the divisor of the number of regions.
+/// Measures one contestant in this process. Arguments: its name, and GAP_MICROSECONDS:REGIONS ...
 pub(crate) fn child(arguments: &[String]) -> Result<(), String> {
     let [name, plan @ ..] = arguments else {
         return Err("a contestant needs a name".to_owned());
