@@ -68,8 +68,9 @@ pub struct Collector {
     lanes: Box<[CachePadded<Buffer<LaneRecord>>]>,
     /// Samples that were taken out before the event of their region was there.
     early: Mutex<Vec<LaneRecord>>,
-    last_region: AtomicU64,
-    last_run: AtomicU64,
+    /// Counted by callers, apart from what lanes read.
+    last_region: CachePadded<AtomicU64>,
+    last_run: CachePadded<AtomicU64>,
 }
 
 #[derive(Debug)]
@@ -192,8 +193,8 @@ impl Collector {
                 .map(|_| CachePadded::new(Buffer::new(options.regions)))
                 .collect(),
             early: Mutex::new(Vec::new()),
-            last_region: AtomicU64::new(0),
-            last_run: AtomicU64::new(0),
+            last_region: CachePadded::new(AtomicU64::new(0)),
+            last_run: CachePadded::new(AtomicU64::new(0)),
         }
     }
 
