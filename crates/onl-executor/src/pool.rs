@@ -14,7 +14,7 @@ use crate::sync::{
     ordering_at,
 };
 use crate::thread_affinity::{CpuMask, current_cpu};
-use crate::wait::{Mailbox, WaitMode, Waiter, wait_as_caller};
+use crate::wait::{Mailbox, Reports, WaitMode, Waiter};
 use crossbeam::utils::CachePadded;
 use onl_cpu::{DenormalGuard, DenormalMode};
 use onl_profiling::{Collector, CounterReading, LaneRecord, Ticks};
@@ -180,8 +180,7 @@ pub(crate) struct CaughtPanic {
 /// The region descriptor of the run that a worker leads.
 struct Slot {
     published: CachePadded<Published>,
-    /// Reported work of worker lanes: lanes in the upper half, units in the lower.
-    done: CachePadded<AtomicU64>,
+    reports: CachePadded<Reports>,
     /// Generation of the last region. Only the run's caller touches it, under `open`.
     generation: AtomicU64,
     /// Whether a region is open.
@@ -274,7 +273,7 @@ impl Pool {
                     claims: Claims::new(workers + 1),
                     descriptor: UnsafeCell::new(Descriptor::none()),
                 }),
-                done: CachePadded::new(AtomicU64::new(0)),
+                reports: CachePadded::new(Reports::new()),
                 generation: AtomicU64::new(0),
                 open: AtomicBool::new(false),
                 panicked: AtomicBool::new(false),
@@ -412,17 +411,15 @@ impl Pool {
         slot.published
             .descriptor
             .with_mut(|descriptor| unsafe { *descriptor = Descriptor { task, stride } });
-        slot.done.store(0, Ordering::Relaxed);
+        slot.reports.reset();
         slot.published
             .claims
             .open(generation, units, admission.lanes);
         self.announce(team, leader, generation, admission);
 
         let own = slot.work::<RECORDED>(Descriptor { task, stride }, generation, 0, 0);
-        wait_as_caller(self.crowded, || {
-            slot.reported_units() + own.units == units || !kept(Point::AwaitReports)
-        });
-        let participants = 1 + (slot.done.load(Ordering::Relaxed) >> 32) as u32;
+        slot.reports.wait_for(units - own.units, self.crowded);
+        let participants = 1 + slot.reports.lanes();
 
         let cancelled = slot.cancelled.load(Ordering::Relaxed);
         if cancelled {
@@ -510,10 +507,7 @@ impl Pool {
             let Some(own) = slot.join(generation, lane) else {
                 continue;
             };
-            slot.done.fetch_add(
-                1 << 32 | own.units as u64,
-                ordering_at(Point::Report, Ordering::Release),
-            );
+            slot.reports.report(own.units);
         }
     }
 }
@@ -561,11 +555,6 @@ impl<'c> LaneTimer<'c> {
 }
 
 impl Slot {
-    fn reported_units(&self) -> usize {
-        let acquire = ordering_at(Point::Reported, Ordering::Acquire);
-        (self.done.load(acquire) & 0xffff_ffff) as usize
-    }
-
     /// Takes part in the region of a generation; `None` when it has no unit left.
     fn join(&self, generation: u64, lane: usize) -> Option<LaneWork> {
         let first = self.published.claims.take(generation, lane)?;

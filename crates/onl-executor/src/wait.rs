@@ -212,18 +212,91 @@ impl Waiter {
     }
 }
 
-/// Polls before a waiting caller gives its processor away between polls.
-const CALLER_POLLS: u32 = 4096;
+/// A caller that has waited so long sleeps until a lane reports: about what a sleep and a wake cost. The lane has
+/// probably lost its processor to another process; a caller that spun or yielded meanwhile would spend its own share of
+/// a processor on nothing, and lack it when the lane is back.
+const CALLER_SPIN: Duration = Duration::from_micros(50);
 
-/// Waits on the caller's lane until `done`.
-pub(crate) fn wait_as_caller(crowded: bool, done: impl Fn() -> bool) {
-    let mut polls = 0u32;
-    while !done() {
-        if crowded || polls >= CALLER_POLLS {
-            thread::yield_now();
-        } else {
-            polls += 1;
+/// `caller sleeps : 1 | lanes : 31 | units : 32`
+const CALLER_SLEEPS: u64 = 1 << 63;
+const LANE: u64 = 1 << 32;
+
+/// Work that the worker lanes of a region have reported, and where their caller waits for it.
+pub(crate) struct Reports {
+    word: AtomicU64,
+    caller: Sleeper,
+}
+
+impl Reports {
+    pub(crate) fn new() -> Self {
+        Reports {
+            word: AtomicU64::new(0),
+            caller: Sleeper::new(),
+        }
+    }
+
+    /// Forgets the reports of the region before, all of which have come.
+    pub(crate) fn reset(&self) {
+        self.word.store(0, Ordering::Relaxed);
+    }
+
+    /// Lanes that have reported.
+    pub(crate) fn lanes(&self) -> u32 {
+        ((self.word.load(Ordering::Relaxed) & !CALLER_SLEEPS) / LANE) as u32
+    }
+
+    /// Reports units of one lane. The caller may reuse the region's descriptor from then on.
+    pub(crate) fn report(&self, units: usize) {
+        let ordering = match (kept(Point::Report), kept(Point::CallerHeard)) {
+            (true, true) => Ordering::AcqRel,
+            (true, false) => Ordering::Release,
+            (false, true) => Ordering::Acquire,
+            (false, false) => Ordering::Relaxed,
+        };
+        let before = self.word.fetch_add(LANE | units as u64, ordering);
+        if before & CALLER_SLEEPS != 0
+            && kept(Point::WakeCaller)
+            && self.caller.word().swap(AWAKE, Ordering::Relaxed) == ASLEEP
+        {
+            self.caller.wake();
+        }
+    }
+
+    /// Waits on the caller's lane until this many units are reported.
+    pub(crate) fn wait_for(&self, units: usize, crowded: bool) {
+        let complete = |word: u64| (word & (LANE - 1)) as usize == units;
+        let acquire = ordering_at(Point::Reported, Ordering::Acquire);
+        let mut polls = 0u32;
+        let mut began = None;
+        while !complete(self.word.load(acquire)) && kept(Point::AwaitReports) {
+            if crowded {
+                thread::yield_now();
+                continue;
+            }
             spin_loop();
+            polls += 1;
+            if polls == POLLS_PER_CLOCK {
+                polls = 0;
+                if began.get_or_insert_with(Instant::now).elapsed() >= CALLER_SPIN {
+                    self.sleep_until_report(complete);
+                }
+            }
+        }
+    }
+
+    /// Sleeps unless the reports are complete. May return early: a lane may be late in waking the caller for a report
+    /// of a region before.
+    fn sleep_until_report(&self, complete: impl Fn(u64) -> bool) {
+        let state = self.caller.word();
+        state.store(ASLEEP, Ordering::Relaxed);
+        // A report either comes before this and is seen here, or its lane sees the caller asleep, and its state too.
+        let release = ordering_at(Point::CallerSays, Ordering::Release);
+        if complete(self.word.fetch_or(CALLER_SLEEPS, release)) && kept(Point::LookForReports) {
+            return;
+        }
+        // The caller reads the reports themselves afterwards.
+        while state.load(Ordering::Relaxed) == ASLEEP {
+            self.caller.sleep(ASLEEP);
         }
     }
 }

@@ -595,3 +595,38 @@ fn several_runs_record_into_one_collector() {
     assert_eq!(regions.len(), 100);
     assert!(events.iter().all(|e| (1..=4).contains(&e.run)));
 }
+
+#[test]
+fn a_caller_that_waits_long_for_its_lanes_is_woken_by_the_last_of_them() {
+    for mode in MODES {
+        // More lanes than processors never sleep in a region.
+        let processors = std::thread::available_parallelism().map_or(1, usize::from);
+        let executor = CpuExecutor::with_wait_mode(processors.min(4), mode);
+        let run = executor.enter();
+        for region in 0..400u64 {
+            let done = AtomicUsize::new(0);
+            run.lanes()
+                .region(&SITE, RegionSpec::new(12, 1), |chunk| {
+                    if chunk.lane != 0 {
+                        // Around the time after which the caller sleeps.
+                        let end = Instant::now() + Duration::from_micros(10 + region % 80);
+                        while Instant::now() < end {
+                            std::hint::spin_loop();
+                        }
+                    }
+                    done.fetch_add(1, Ordering::Relaxed);
+                })
+                .unwrap();
+            assert_eq!(done.load(Ordering::Relaxed), 12, "{mode:?}");
+        }
+        for _ in 0..5 {
+            run.lanes()
+                .region(&SITE, RegionSpec::new(12, 1), |chunk| {
+                    if chunk.lane != 0 {
+                        std::thread::sleep(Duration::from_millis(2));
+                    }
+                })
+                .unwrap();
+        }
+    }
+}
