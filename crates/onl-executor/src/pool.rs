@@ -105,6 +105,11 @@ impl Task {
         self.total.div_ceil(self.grain)
     }
 
+    /// Consecutive chunks per unit.
+    fn chunks_per_unit(&self) -> usize {
+        self.chunks().div_ceil(MAX_UNITS)
+    }
+
     /// Where the region is recorded. `RECORDED` says whether it is at all, so that the code of regions that are not
     /// recorded asks nothing.
     ///
@@ -138,37 +143,18 @@ impl Task {
     }
 }
 
-/// What is published for a region. One cache line of 64 bytes: the lane that takes a unit has the rest with it.
-#[repr(C, align(64))]
-struct Published {
-    claims: Claims,
-    descriptor: UnsafeCell<Descriptor>,
-}
-
-#[derive(Clone, Copy)]
-struct Descriptor {
-    task: Task,
-    /// Consecutive chunks per unit.
-    stride: usize,
-}
-
-impl Descriptor {
-    /// Where a slot points before its first region.
-    fn none() -> Self {
-        /// # Safety
-        /// None.
-        unsafe fn nothing(_: *const (), _: Chunk) {}
-        Descriptor {
-            task: Task::new(
-                Body {
-                    data: std::ptr::null(),
-                    call: nothing,
-                },
-                &RegionSpec::new(0, 1),
-            ),
-            stride: 1,
-        }
-    }
+/// Where a slot points before its first region.
+fn no_task() -> Task {
+    /// # Safety
+    /// None.
+    unsafe fn nothing(_: *const (), _: Chunk) {}
+    Task::new(
+        Body {
+            data: std::ptr::null(),
+            call: nothing,
+        },
+        &RegionSpec::new(0, 1),
+    )
 }
 
 /// A panic that a lane caught.
@@ -179,7 +165,10 @@ pub(crate) struct CaughtPanic {
 
 /// The region descriptor of the run that a worker leads.
 struct Slot {
-    published: CachePadded<Published>,
+    /// Nothing writes this line: lanes find the claim words without waiting for another one.
+    claims: CachePadded<Claims>,
+    /// Of the open region.
+    task: CachePadded<UnsafeCell<Task>>,
     reports: CachePadded<Reports>,
     /// Generation of the last region. Only the run's caller touches it, under `open`.
     generation: AtomicU64,
@@ -191,7 +180,7 @@ struct Slot {
     panic: Mutex<Option<CaughtPanic>>,
 }
 
-// SAFETY: `descriptor` is written by the caller that holds `open`, before the claim word is published and after every
+// SAFETY: `task` is written by the caller that holds `open`, before the claim word is published and after every
 // unit of the region before was reported; lanes read it only while they hold an unreported unit. The pointers in it
 // lead to a body, a collector and a stop condition, all `Sync`, that live until the region returns.
 unsafe impl Send for Slot {}
@@ -269,10 +258,8 @@ impl Pool {
         let worker = || Worker {
             mailbox: CachePadded::new(Mailbox::new()),
             slot: Slot {
-                published: CachePadded::new(Published {
-                    claims: Claims::new(workers + 1),
-                    descriptor: UnsafeCell::new(Descriptor::none()),
-                }),
+                claims: CachePadded::new(Claims::new(workers + 1)),
+                task: CachePadded::new(UnsafeCell::new(no_task())),
                 reports: CachePadded::new(Reports::new()),
                 generation: AtomicU64::new(0),
                 open: AtomicBool::new(false),
@@ -404,20 +391,15 @@ impl Pool {
         let generation = ((last + 1) & GENERATION_MASK).max(1);
         slot.generation.store(generation, Ordering::Relaxed);
         let chunks = task.chunks();
-        let stride = chunks.div_ceil(MAX_UNITS);
-        let units = chunks.div_ceil(stride);
+        let units = chunks.div_ceil(task.chunks_per_unit());
         // SAFETY: this caller holds `open`; every unit of the region before was reported, so no lane reads the
-        // descriptor, and none will before the claim word of this generation is published.
-        slot.published
-            .descriptor
-            .with_mut(|descriptor| unsafe { *descriptor = Descriptor { task, stride } });
+        // task, and none will before the claim word of this generation is published.
+        slot.task.with_mut(|published| unsafe { *published = task });
         slot.reports.reset();
-        slot.published
-            .claims
-            .open(generation, units, admission.lanes);
+        slot.claims.open(generation, units, admission.lanes);
         self.announce(team, leader, generation, admission);
 
-        let own = slot.work::<RECORDED>(Descriptor { task, stride }, generation, 0, 0);
+        let own = slot.work::<RECORDED>(task, generation, 0, 0);
         slot.reports.wait_for(units - own.units, self.crowded);
         let participants = 1 + slot.reports.lanes();
 
@@ -557,30 +539,28 @@ impl<'c> LaneTimer<'c> {
 impl Slot {
     /// Takes part in the region of a generation; `None` when it has no unit left.
     fn join(&self, generation: u64, lane: usize) -> Option<LaneWork> {
-        let first = self.published.claims.take(generation, lane)?;
-        // SAFETY: this lane holds a unit of this generation that it has not reported, so the descriptor was completed
+        let first = self.claims.take(generation, lane)?;
+        // SAFETY: this lane holds a unit of this generation that it has not reported, so the task was completed
         // before the claim word it took it from, and is not written before the report.
-        let descriptor = self
-            .published
-            .descriptor
-            .with(|descriptor| unsafe { *descriptor });
-        Some(if descriptor.task.collector.is_null() {
-            self.work::<false>(descriptor, generation, lane, first)
+        let task = self.task.with(|task| unsafe { *task });
+        Some(if task.collector.is_null() {
+            self.work::<false>(task, generation, lane, first)
         } else {
-            self.work::<true>(descriptor, generation, lane, first)
+            self.work::<true>(task, generation, lane, first)
         })
     }
 
     /// Runs the unit in hand and takes and runs others until none is left. The units are not reported here.
     fn work<const RECORDED: bool>(
         &self,
-        Descriptor { task, stride }: Descriptor,
+        task: Task,
         generation: u64,
         lane: usize,
         in_hand: usize,
     ) -> LaneWork {
-        let claims = &self.published.claims;
+        let claims = &self.claims;
         let chunks = task.chunks();
+        let stride = task.chunks_per_unit();
         // SAFETY: the run waits for this lane's report.
         let timer = unsafe { task.collector::<RECORDED>() }
             .map(|collector| LaneTimer::start(collector, task.region));
