@@ -36,6 +36,8 @@ pub(crate) struct Preparation {
 pub struct PreparedNodeInfo {
     /// The node in words.
     pub description: String,
+    /// Name of the node, empty when it has none.
+    pub name: String,
     /// Operator.
     pub op_type: String,
     /// Tuning key of the kernel that runs it.
@@ -396,6 +398,7 @@ fn prepare_node(
     };
     let info = PreparedNodeInfo {
         description: view.describe(),
+        name: node.name.clone(),
         op_type: node.op.to_string(),
         key: entry.key(
             element_type
