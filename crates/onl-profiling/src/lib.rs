@@ -9,6 +9,8 @@ mod collector;
 mod counters;
 mod event;
 mod site;
+mod summary;
+mod trace;
 
 pub use clock::{TickRate, Ticks, process_cpu_ns};
 pub use collector::{
@@ -19,3 +21,7 @@ pub use event::{
     Dropped, Events, InlineReason, LaneSample, NodeEvent, ParallelRegionEvent, ProcessCpu, RunEvent,
 };
 pub use site::RegionSite;
+pub use summary::{
+    NodeSummary, OperatorSummary, ProcessCpuSummary, RegionSummary, Spread, Summary,
+};
+pub use trace::Trace;

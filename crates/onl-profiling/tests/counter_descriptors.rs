@@ -42,6 +42,6 @@ fn descriptors_end_with_their_thread_and_stay_in_the_program() {
         if opened == 0 {
             eprintln!("this system counts nothing here");
         }
-        assert_eq!(counter_descriptors(), []);
+        assert_eq!(counter_descriptors(), [0i32; 0]);
     }
 }
