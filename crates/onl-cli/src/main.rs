@@ -5,6 +5,7 @@
 mod commands;
 mod exit;
 mod inputs;
+mod repeat;
 mod table;
 
 use clap::{Args, Parser, Subcommand};
@@ -26,6 +27,8 @@ enum Command {
     Run(commands::run::Arguments),
     /// Measure a model: load phases, first run, steady runs.
     Bench(commands::bench::Arguments),
+    /// Record runs of a model: time by operator, node and parallel region.
+    Profile(commands::profile::Arguments),
     /// List every kernel path with its coverage state.
     Inventory(commands::inventory::Arguments),
     /// Plan the calibration of kernels, or run it and save the profile with --apply.
@@ -66,6 +69,7 @@ fn main() -> ExitCode {
     let result = match cli.command {
         Command::Run(arguments) => commands::run::run(&arguments),
         Command::Bench(arguments) => commands::bench::run(&arguments),
+        Command::Profile(arguments) => commands::profile::run(&arguments),
         Command::Inventory(arguments) => commands::inventory::run(&arguments),
         Command::TuneKernels(arguments) => commands::tune_kernels::run(&arguments),
         Command::Tuning(arguments) => commands::tuning::run(&arguments),

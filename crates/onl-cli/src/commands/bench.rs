@@ -1,9 +1,10 @@
 use crate::exit::Exit;
 use crate::inputs::InputArguments;
+use crate::repeat::Repeated;
 use crate::table::{bytes, duration, table};
 use crate::{Common, commands};
 use anyhow::Result;
-use onl::{Tensor, TensorView};
+use onl::{RunControl, Tensor};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -44,35 +45,16 @@ pub fn run(arguments: &Arguments) -> Result<Exit> {
     let first = Instant::now();
     let outputs = session.run(&gathered.named())?;
     let first_run_ns = first.elapsed().as_nanos() as f64;
-    let mut bound: Vec<Tensor> = outputs
-        .iter()
-        .map(|value| value.as_tensor().map(Tensor::try_clone).transpose())
-        .collect::<Result<Option<Vec<_>>, _>>()?
-        .unwrap_or_default();
-    let named = gathered.named();
-    let views: Vec<TensorView<'_>> = gathered
-        .values
-        .iter()
-        .filter_map(|(_, value)| value.as_tensor().map(Tensor::view))
-        .collect();
-    let bindable = bound.len() == outputs.len() && views.len() == named.len();
-    let mut once = || -> Result<()> {
-        if bindable {
-            session.run_into(&views, &mut bound)?;
-        } else {
-            session.run(&named)?;
-        }
-        Ok(())
-    };
+    let mut repeated = Repeated::new(&session, &gathered, &outputs)?;
     for _ in 0..arguments.warmup {
-        once()?;
+        repeated.run(RunControl::default())?;
     }
     let mut samples: Vec<f64> = Vec::new();
     let least = Duration::from_secs_f64(arguments.min_time);
     let steady = Instant::now();
     while (samples.len() < 3 || steady.elapsed() < least) && samples.len() < MOST_SAMPLES {
         let start = Instant::now();
-        once()?;
+        repeated.run(RunControl::default())?;
         samples.push(start.elapsed().as_nanos() as f64);
     }
     let mut sorted = samples.clone();
