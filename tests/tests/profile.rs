@@ -232,6 +232,15 @@ fn a_trace_that_cannot_be_written_is_an_error() {
 }
 
 #[test]
+#[cfg(target_os = "linux")]
+fn a_full_disk_is_an_error() {
+    let output = Bench::new().profile(&["--trace", "/dev/full"]);
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    assert!(text.contains("trace file /dev/full"), "{text}");
+}
+
+#[test]
 fn events_without_room_are_counted_and_what_needs_them_is_missing() {
     let bench = Bench::new();
     let document = bench.json(&["--events", "1"]);
