@@ -68,10 +68,6 @@ points! {
     AwaitReports,
     /// A caller that goes to sleep looks for reports once more.
     LookForReports,
-    /// A caller says that it sleeps after it set the state that a lane clears to wake it.
-    CallerSays,
-    /// A lane clears that state after it saw that the caller sleeps.
-    CallerHeard,
     /// A lane that reports wakes a sleeping caller.
     WakeCaller,
     /// A region is opened after the one before it in the same descriptor was closed.

@@ -1,5 +1,7 @@
 //! How a lane waits for its next region.
 
+use crate::claims::MAX_UNITS;
+use crate::pool::MAX_LANES;
 use crate::sync::{
     AtomicU32, AtomicU64, Instant, Ordering, Point, Sleeper, fence_at, kept, ordering_at,
     spin_loop, thread,
@@ -217,58 +219,51 @@ impl Waiter {
 /// a processor on nothing, and lack it when the lane is back.
 const CALLER_SPIN: Duration = Duration::from_micros(50);
 
-/// `caller sleeps : 1 | lanes : 31 | units : 32`
-const CALLER_SLEEPS: u64 = 1 << 63;
-const LANE: u64 = 1 << 32;
+/// `0 : 2 | caller sleeps : 1 | lanes : 13 | units : 16`
+const CALLER_SLEEPS: u32 = 1 << 29;
+const LANE: u32 = 1 << 16;
+const UNITS: u32 = LANE - 1;
 
-/// Work that the worker lanes of a region have reported, and where their caller waits for it.
+/// Work that the worker lanes of a region have reported, in the word that their caller waits for and sleeps on.
 pub(crate) struct Reports {
-    word: AtomicU64,
-    caller: Sleeper,
+    sleeper: Sleeper,
 }
 
 impl Reports {
     pub(crate) fn new() -> Self {
+        const { assert!(MAX_UNITS <= UNITS as usize && MAX_LANES < (CALLER_SLEEPS / LANE) as usize) }
         Reports {
-            word: AtomicU64::new(0),
-            caller: Sleeper::new(),
+            sleeper: Sleeper::new(),
         }
     }
 
     /// Forgets the reports of the region before, all of which have come.
     pub(crate) fn reset(&self) {
-        self.word.store(0, Ordering::Relaxed);
+        self.sleeper.word().store(0, Ordering::Relaxed);
     }
 
     /// Lanes that have reported.
     pub(crate) fn lanes(&self) -> u32 {
-        ((self.word.load(Ordering::Relaxed) & !CALLER_SLEEPS) / LANE) as u32
+        (self.sleeper.word().load(Ordering::Relaxed) & !CALLER_SLEEPS) / LANE
     }
 
     /// Reports units of one lane. The caller may reuse the region's descriptor from then on.
     pub(crate) fn report(&self, units: usize) {
-        let ordering = match (kept(Point::Report), kept(Point::CallerHeard)) {
-            (true, true) => Ordering::AcqRel,
-            (true, false) => Ordering::Release,
-            (false, true) => Ordering::Acquire,
-            (false, false) => Ordering::Relaxed,
-        };
-        let before = self.word.fetch_add(LANE | units as u64, ordering);
-        if before & CALLER_SLEEPS != 0
-            && kept(Point::WakeCaller)
-            && self.caller.word().swap(AWAKE, Ordering::Relaxed) == ASLEEP
-        {
-            self.caller.wake();
+        let release = ordering_at(Point::Report, Ordering::Release);
+        let before = self.sleeper.word().fetch_add(LANE | units as u32, release);
+        if before & CALLER_SLEEPS != 0 && kept(Point::WakeCaller) {
+            self.sleeper.wake();
         }
     }
 
     /// Waits on the caller's lane until this many units are reported.
     pub(crate) fn wait_for(&self, units: usize, crowded: bool) {
-        let complete = |word: u64| (word & (LANE - 1)) as usize == units;
+        let complete = |word: u32| (word & UNITS) as usize == units;
+        let word = self.sleeper.word();
         let acquire = ordering_at(Point::Reported, Ordering::Acquire);
         let mut polls = 0u32;
         let mut began = None;
-        while !complete(self.word.load(acquire)) && kept(Point::AwaitReports) {
+        while !complete(word.load(acquire)) && kept(Point::AwaitReports) {
             if crowded {
                 thread::yield_now();
                 continue;
@@ -278,25 +273,13 @@ impl Reports {
             if polls == POLLS_PER_CLOCK {
                 polls = 0;
                 if began.get_or_insert_with(Instant::now).elapsed() >= CALLER_SPIN {
-                    self.sleep_until_report(complete);
+                    // A report changes the word, so that it comes either before this or wakes the caller.
+                    let seen = word.fetch_or(CALLER_SLEEPS, Ordering::Relaxed) | CALLER_SLEEPS;
+                    if !complete(seen) || !kept(Point::LookForReports) {
+                        self.sleeper.sleep(seen);
+                    }
                 }
             }
-        }
-    }
-
-    /// Sleeps unless the reports are complete. May return early: a lane may be late in waking the caller for a report
-    /// of a region before.
-    fn sleep_until_report(&self, complete: impl Fn(u64) -> bool) {
-        let state = self.caller.word();
-        state.store(ASLEEP, Ordering::Relaxed);
-        // A report either comes before this and is seen here, or its lane sees the caller asleep, and its state too.
-        let release = ordering_at(Point::CallerSays, Ordering::Release);
-        if complete(self.word.fetch_or(CALLER_SLEEPS, release)) && kept(Point::LookForReports) {
-            return;
-        }
-        // The caller reads the reports themselves afterwards.
-        while state.load(Ordering::Relaxed) == ASLEEP {
-            self.caller.sleep(ASLEEP);
         }
     }
 }

@@ -160,9 +160,12 @@ fn check_run(executor: &CpuExecutor) {
             scope.spawn(move || check_region(lanes, random_spec()));
             regions = 1;
         }
-        for _ in 0..regions {
-            check_region(lanes, random_spec());
-        }
+        // On a thread of its own: shuttle wakes the one that made the scope when the others end, whatever it waits for.
+        scope.spawn(move || {
+            for _ in 0..regions {
+                check_region(lanes, random_spec());
+            }
+        });
     });
     drop(run);
     for event in collector.drain().regions {

@@ -30,9 +30,7 @@ fn finders(point: Point) -> (&'static [&'static str], &'static [&'static str]) {
         Point::Report | Point::Reported => (&["pool::region_returns", "pool::reuse"], &[]),
         // Bodies of whole executors end with their region; only a model of the pool can let them outlive it.
         Point::AwaitReports => (&["pool::region_returns", "pool::reuse"], &[]),
-        Point::LookForReports | Point::CallerSays | Point::CallerHeard => {
-            (&["reports::awaited"], &[])
-        }
+        Point::LookForReports => (&["reports::awaited"], &[]),
         Point::WakeCaller => (&["reports::awaited", "pool::region_returns"], &[]),
         Point::Open | Point::Close => (&["pool::one_region_at_a_time"], &[]),
         Point::OpenAlone => (&["pool::one_region_at_a_time"], &[]),
