@@ -524,14 +524,14 @@ impl<'c> LaneTimer<'c> {
     /// Records the part and returns when it ended.
     pub(crate) fn stop(self, lane: usize, chunks: usize) -> Ticks {
         let ended = Ticks::now();
-        self.collector.record_lane(LaneRecord {
+        let record = LaneRecord {
             region: self.region,
             lane: lane as u32,
-            chunks: chunks as u64,
+            chunks: u32::try_from(chunks).unwrap_or(u32::MAX),
             started: self.started,
             ended,
-            counters: self.collector.counters_since(self.counters.as_ref()),
-        });
+        };
+        self.collector.record_lane(record, self.counters.as_ref());
         ended
     }
 }

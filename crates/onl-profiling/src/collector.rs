@@ -65,12 +65,26 @@ pub struct Collector {
     runs: Buffer<RunRecord>,
     nodes: Buffer<NodeRecord>,
     regions: Buffer<RegionRecord>,
-    lanes: Box<[CachePadded<Buffer<LaneRecord>>]>,
+    lanes: Box<[CachePadded<LaneBuffers>]>,
     /// Samples that were taken out before the event of their region was there.
-    early: Mutex<Vec<LaneRecord>>,
+    early: Mutex<Early>,
     /// Counted by callers, apart from what lanes read.
     last_region: CachePadded<AtomicU64>,
     last_run: CachePadded<AtomicU64>,
+}
+
+/// What one lane writes. Samples are small and apart from counts, so that lanes that do not count write little.
+#[derive(Debug)]
+struct LaneBuffers {
+    samples: Buffer<LaneRecord>,
+    /// Holds one element only at levels without counters.
+    counts: Buffer<CountRecord>,
+}
+
+#[derive(Debug, Default)]
+struct Early {
+    samples: Vec<LaneRecord>,
+    counts: Vec<CountRecord>,
 }
 
 #[derive(Debug)]
@@ -141,10 +155,17 @@ pub struct RegionRecord {
 pub struct LaneRecord {
     pub region: u64,
     pub lane: u32,
-    pub chunks: u64,
+    /// Saturates.
+    pub chunks: u32,
     pub started: Ticks,
     pub ended: Ticks,
-    pub counters: CounterSample,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct CountRecord {
+    region: u64,
+    lane: u32,
+    counters: CounterSample,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -190,9 +211,17 @@ impl Collector {
             nodes: Buffer::new(options.nodes),
             regions: Buffer::new(options.regions),
             lanes: (0..lanes.min(MAX_LANE_BUFFERS))
-                .map(|_| CachePadded::new(Buffer::new(options.regions)))
+                .map(|_| {
+                    CachePadded::new(LaneBuffers {
+                        samples: Buffer::new(options.regions),
+                        counts: Buffer::new(match options.level {
+                            ProfilingLevel::Counters => options.regions,
+                            ProfilingLevel::Off | ProfilingLevel::Timing => 1,
+                        }),
+                    })
+                })
                 .collect(),
-            early: Mutex::new(Vec::new()),
+            early: Mutex::new(Early::default()),
             last_region: CachePadded::new(AtomicU64::new(0)),
             last_run: CachePadded::new(AtomicU64::new(0)),
         }
@@ -240,24 +269,25 @@ impl Collector {
             .then(|| CounterReading::of_this_thread(self.options.counters))
     }
 
-    /// What the calling thread counted since an earlier [`read_counters`](Self::read_counters).
-    pub fn counters_since(&self, earlier: Option<&CounterReading>) -> CounterSample {
-        match earlier {
-            Some(earlier) => CounterReading::of_this_thread(self.options.counters).since(earlier),
-            None => CounterSample::without(CounterStatus::Disabled),
-        }
-    }
-
     /// Keeps a region.
     #[inline]
     pub fn record_region(&self, record: RegionRecord) {
         self.regions.push(record);
     }
 
-    /// Keeps a lane's part of a region; comes before the region's own record.
+    /// Keeps a lane's part of a region, and what the calling thread counted since its reading before; comes before the
+    /// region's own record.
     #[inline]
-    pub fn record_lane(&self, record: LaneRecord) {
-        self.lanes[record.lane as usize % self.lanes.len()].push(record);
+    pub fn record_lane(&self, record: LaneRecord, before: Option<&CounterReading>) {
+        let buffers = &self.lanes[record.lane as usize % self.lanes.len()];
+        if let Some(before) = before {
+            buffers.counts.push(CountRecord {
+                region: record.region,
+                lane: record.lane,
+                counters: CounterReading::of_this_thread(self.options.counters).since(before),
+            });
+        }
+        buffers.samples.push(record);
     }
 
     /// Keeps a node that was called at `started` and returns now.
@@ -282,7 +312,11 @@ impl Collector {
             runs: self.runs.dropped(),
             nodes: self.nodes.dropped(),
             regions: self.regions.dropped(),
-            lane_samples: self.lanes.iter().map(|lane| lane.dropped()).sum(),
+            lane_samples: self
+                .lanes
+                .iter()
+                .map(|lane| lane.samples.dropped() + lane.counts.dropped())
+                .sum(),
         }
     }
 
@@ -291,6 +325,10 @@ impl Collector {
         let rate = TickRate::measure();
         let at = |point: Ticks| rate.nanoseconds(point.since(self.created));
         let between = |from: Ticks, to: Ticks| rate.nanoseconds(to.since(from));
+        let uncounted = CounterSample::without(match self.options.level {
+            ProfilingLevel::Counters => CounterStatus::Partial,
+            ProfilingLevel::Off | ProfilingLevel::Timing => CounterStatus::Disabled,
+        });
         let regions = self.regions.drain();
         let mut samples = self.drain_samples(regions.iter().map(|record| record.region));
         let regions = regions
@@ -300,12 +338,12 @@ impl Collector {
                     .remove(&record.region)
                     .unwrap_or_default()
                     .iter()
-                    .map(|sample| LaneSample {
+                    .map(|(sample, counters)| LaneSample {
                         lane: sample.lane,
-                        chunks: sample.chunks,
+                        chunks: u64::from(sample.chunks),
                         start_ns: at(sample.started),
                         busy_ns: between(sample.started, sample.ended),
-                        counters: sample.counters,
+                        counters: counters.unwrap_or(uncounted),
                     })
                     .collect();
                 lanes.sort_unstable_by_key(|sample| sample.lane);
@@ -354,23 +392,42 @@ impl Collector {
     }
 
     /// Takes out the samples of these regions. Others are kept for a later call, as many as the buffers hold.
-    fn drain_samples(&self, regions: impl Iterator<Item = u64>) -> HashMap<u64, Vec<LaneRecord>> {
-        let mut wanted: HashMap<u64, Vec<LaneRecord>> =
-            regions.map(|region| (region, Vec::new())).collect();
+    fn drain_samples(
+        &self,
+        regions: impl Iterator<Item = u64>,
+    ) -> HashMap<u64, Vec<(LaneRecord, Option<CounterSample>)>> {
+        let mut wanted: HashMap<u64, Vec<_>> = regions.map(|region| (region, Vec::new())).collect();
         let mut early = self.early.lock().unwrap_or_else(PoisonError::into_inner);
-        let earlier = std::mem::take(&mut *early);
-        let fresh = self.lanes.iter().flat_map(|lane| lane.drain());
-        for record in earlier.into_iter().chain(fresh) {
+        let Early { samples, counts } = std::mem::take(&mut *early);
+        let samples = samples
+            .into_iter()
+            .chain(self.lanes.iter().flat_map(|lane| lane.samples.drain()));
+        for record in samples {
             match wanted.get_mut(&record.region) {
-                Some(samples) => samples.push(record),
-                None => early.push(record),
+                Some(samples) => samples.push((record, None)),
+                None => early.samples.push(record),
+            }
+        }
+        let counts = counts
+            .into_iter()
+            .chain(self.lanes.iter().flat_map(|lane| lane.counts.drain()));
+        for record in counts {
+            match wanted.get_mut(&record.region) {
+                Some(samples) => {
+                    let of_lane = samples.iter_mut().find(|(s, _)| s.lane == record.lane);
+                    if let Some((_, counters)) = of_lane {
+                        *counters = Some(record.counters);
+                    }
+                }
+                None => early.counts.push(record),
             }
         }
         // What is older than the buffers belongs to regions that were dropped.
-        let excess = early
-            .len()
-            .saturating_sub(self.capacity() * self.lanes.len());
-        early.drain(..excess);
+        let most = self.capacity() * self.lanes.len();
+        let excess = early.samples.len().saturating_sub(most);
+        early.samples.drain(..excess);
+        let excess = early.counts.len().saturating_sub(most);
+        early.counts.drain(..excess);
         wanted
     }
 }

@@ -1,7 +1,7 @@
 //! What a collector keeps, drops and puts together.
 
 use onl_profiling::{
-    Collector, CollectorOptions, CounterSample, CounterStatus, InlineReason, LaneRecord,
+    Collector, CollectorOptions, CounterSet, CounterStatus, InlineReason, LaneRecord,
     ParallelRegionEvent, ProcessCpu, ProfilingLevel, RegionRecord, RegionSite, RunRecord, Ticks,
     region_site,
 };
@@ -41,13 +41,12 @@ fn lane(region: u64, lane: u32) -> LaneRecord {
         chunks: 1,
         started: now,
         ended: now,
-        counters: CounterSample::without(CounterStatus::Disabled),
     }
 }
 
 fn sampled(wall_ns: u64, busy: &[u64]) -> ParallelRegionEvent {
     let collector = Collector::new(1);
-    collector.record_lane(lane(1, 0));
+    collector.record_lane(lane(1, 0), None);
     collector.record_region(region(1, busy.len() as u32));
     let mut event = collector.drain().regions.remove(0);
     let sample = event.lanes[0];
@@ -67,7 +66,7 @@ fn full_buffers_count_what_they_drop() {
         collector.record_node(1, number as u32, Ticks::now());
     }
     for _ in 0..4 {
-        collector.record_lane(lane(1, 0));
+        collector.record_lane(lane(1, 0), None);
     }
     let dropped = collector.dropped();
     assert_eq!((collector.len(), dropped.regions, dropped.nodes), (3, 2, 2));
@@ -89,7 +88,7 @@ fn samples_find_their_region_in_lane_order_whenever_it_is_recorded() {
         ..CollectorOptions::default()
     });
     for (number, of_lane) in [(2, 1), (1, 2), (1, 0), (2, 0), (1, 1)] {
-        collector.record_lane(lane(number, of_lane));
+        collector.record_lane(lane(number, of_lane), None);
     }
     collector.record_region(region(2, 2));
     let lanes = |event: &ParallelRegionEvent| -> Vec<u32> {
@@ -112,7 +111,7 @@ fn samples_of_dropped_regions_do_not_pile_up() {
         ..CollectorOptions::default()
     });
     for number in 1..1_000 {
-        collector.record_lane(lane(number, 0));
+        collector.record_lane(lane(number, 0), None);
         collector.drain();
     }
     // The last two are still waited for.
@@ -125,32 +124,59 @@ fn samples_of_dropped_regions_do_not_pile_up() {
 
 #[test]
 fn a_missing_sample_is_no_zero() {
-    let disabled = CounterSample::without(CounterStatus::Disabled);
-    let unsupported = CounterSample::without(CounterStatus::Unsupported);
-    for (samples, expected) in [
-        (vec![disabled], CounterStatus::Disabled),
-        (vec![unsupported], CounterStatus::Partial),
-        (vec![], CounterStatus::Partial),
-        (vec![unsupported, unsupported], CounterStatus::Unsupported),
+    // Level, samples of two participants, and the status of their counts.
+    for (level, samples, expected) in [
+        (ProfilingLevel::Timing, 1, CounterStatus::Disabled),
+        (ProfilingLevel::Timing, 2, CounterStatus::Disabled),
+        (ProfilingLevel::Counters, 1, CounterStatus::Partial),
+        (ProfilingLevel::Counters, 0, CounterStatus::Partial),
     ] {
-        let collector = Collector::new(4);
-        for (number, counters) in samples.iter().copied().enumerate() {
-            collector.record_lane(LaneRecord {
-                counters,
-                ..lane(1, number as u32)
-            });
+        let collector = Collector::with_options(CollectorOptions {
+            level,
+            regions: 4,
+            lanes: 2,
+            ..CollectorOptions::default()
+        });
+        for number in 0..samples {
+            collector.record_lane(lane(1, number), collector.read_counters().as_ref());
         }
         collector.record_region(region(1, 2));
         let event = collector.drain().regions.remove(0);
-        let complete = samples.len() == 2;
+        let complete = samples == 2;
         assert_eq!(event.is_complete(), complete);
         assert_eq!(event.busy_ns().is_some(), complete);
-        assert_eq!(event.utilization().is_some(), complete && event.wall_ns > 0);
         if !complete {
+            assert_eq!(event.utilization(), None);
             assert_eq!(event.imbalance(), None);
         }
-        assert_eq!(event.counters().status(), expected, "{samples:?}");
+        assert_eq!(event.counters().status(), expected, "{level:?}, {samples}");
     }
+}
+
+#[test]
+fn counts_that_found_their_buffer_full_are_missing() {
+    let collector = Collector::with_options(CollectorOptions {
+        level: ProfilingLevel::Counters,
+        counters: CounterSet::Software,
+        regions: 2,
+        lanes: 1,
+        ..CollectorOptions::default()
+    });
+    let before = collector.read_counters();
+    for number in 1..=2 {
+        collector.record_lane(lane(number, 0), before.as_ref());
+    }
+    // A third one fits neither buffer; a region whose sample came without counts has none.
+    collector.record_lane(lane(3, 0), before.as_ref());
+    assert_eq!(collector.dropped().lane_samples, 2);
+    collector.record_region(region(1, 1));
+    let sampled = collector.drain().regions.remove(0);
+    assert!(sampled.is_complete());
+    assert_ne!(sampled.counters().status(), CounterStatus::Disabled);
+    collector.record_lane(lane(4, 0), None);
+    collector.record_region(region(4, 1));
+    let uncounted = collector.drain().regions.remove(0);
+    assert_eq!(uncounted.counters().status(), CounterStatus::Partial);
 }
 
 #[test]
@@ -199,12 +225,7 @@ fn counters_are_read_at_their_level_only() {
             nodes: 1,
             ..CollectorOptions::default()
         });
-        let reading = collector.read_counters();
-        assert_eq!(reading.is_some(), expected, "{level:?}");
-        if reading.is_none() {
-            let sample = collector.counters_since(reading.as_ref());
-            assert_eq!(sample.status(), CounterStatus::Disabled);
-        }
+        assert_eq!(collector.read_counters().is_some(), expected, "{level:?}");
     }
 }
 
