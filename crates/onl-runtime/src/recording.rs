@@ -86,12 +86,13 @@ fn run_node_recording(
     Ok((outputs, aliases))
 }
 
-/// Runs a whole graph without a plan. `lanes_of` gives the lanes of the node at each position.
+/// Runs a whole graph without a plan. `lanes_of` gives the lanes of the node at each position, and
+/// whether its time is recorded.
 pub(crate) fn record<'l>(
     graph: &PreparedGraph,
     inputs: &[(ValueId, Value)],
     keep: &dyn Fn(ValueId) -> bool,
-    lanes_of: &dyn Fn(usize) -> Lanes<'l>,
+    lanes_of: &dyn Fn(usize) -> (Lanes<'l>, bool),
 ) -> Result<Recording, RunError> {
     let count = graph.value_count();
     let mut values: Vec<Option<Value>> = vec![None; count];
@@ -114,7 +115,7 @@ pub(crate) fn record<'l>(
             .map(|input| input.and_then(|id| values[id.index()].clone()))
             .collect();
         let fail = |source| RunError::of_node(&node.info.description, source);
-        let lanes = lanes_of(step);
+        let (lanes, timed) = lanes_of(step);
         lanes
             .check_cancelled()
             .map_err(|error| fail(error.into()))?;
@@ -127,7 +128,7 @@ pub(crate) fn record<'l>(
                 }));
             }
         }
-        let timer = lanes.time_node(step as u32);
+        let timer = timed.then(|| lanes.time_node(step as u32));
         let (outputs, aliases) =
             run_node_recording(node, &arguments, lanes, &mut workspace).map_err(fail)?;
         drop(timer);

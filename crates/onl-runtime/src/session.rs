@@ -333,7 +333,7 @@ impl RuntimeSession {
         let lanes = run.lanes();
         let known = &self.knowledge.value_known;
         let recording = record(&self.graph, &given, &|id| known[id.index()], &|step| {
-            lanes.for_node(step as u32)
+            (lanes.for_node(step as u32), true)
         })?;
         let divisible_ns = run.divisible_ns();
         drop(run);

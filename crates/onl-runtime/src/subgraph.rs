@@ -47,9 +47,11 @@ impl PreparedSubgraph for Body {
             .collect();
         // Regions of the body count for the node that the body belongs to.
         let recording =
-            record(&self.graph, &given, &|_| false, &|_| lanes).map_err(|error| match error {
-                RunError::Cancelled { cancelled, .. } => cancelled.into(),
-                other => KernelError::Other(other.to_string()),
+            record(&self.graph, &given, &|_| false, &|_| (lanes, false)).map_err(|error| {
+                match error {
+                    RunError::Cancelled { cancelled, .. } => cancelled.into(),
+                    other => KernelError::Other(other.to_string()),
+                }
             })?;
         graph
             .outputs

@@ -11,6 +11,8 @@ use crate::work::{compute, steps_per_nanosecond};
 use onl_executor::{CpuExecutor, RegionSpec, WaitMode};
 use onl_profiling::{RegionSite, region_site};
 use std::io::Read;
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 static SITE: RegionSite = region_site!("bench.neighbours");
@@ -171,60 +173,68 @@ fn block(executor: &CpuExecutor, regions: usize, steps: u64) -> Vec<f64> {
         .collect()
 }
 
-/// How long the scheduler lets a thread run while others wait, and where that is written.
+/// How long a thread stays off its processor when it shares it with one other: the median over a second, while the
+/// scheduler's own parameter says little where preemption waits for a timer tick.
 fn scheduler_slice() -> (Duration, &'static str) {
-    for path in [
-        "/sys/kernel/debug/sched/base_slice_ns",
-        "/proc/sys/kernel/sched_base_slice_ns",
-        "/proc/sys/kernel/sched_min_granularity_ns",
-    ] {
-        let value = std::fs::read_to_string(path)
-            .ok()
-            .and_then(|text| text.trim().parse().ok());
-        if let Some(nanoseconds) = value {
-            return (Duration::from_nanos(nanoseconds), path);
-        }
+    const MEASURED: Duration = Duration::from_secs(1);
+    /// Interrupts are shorter.
+    const SHORTEST: Duration = Duration::from_micros(300);
+    let stop = AtomicBool::new(false);
+    let ready = Barrier::new(2);
+    let absences = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let pinned = pin_to_first_processor();
+            ready.wait();
+            while pinned && !stop.load(Ordering::Relaxed) {
+                std::hint::spin_loop();
+            }
+        });
+        let measured = scope.spawn(|| {
+            let pinned = pin_to_first_processor();
+            ready.wait();
+            let mut absences = Vec::new();
+            let start = Instant::now();
+            let mut last = start;
+            while pinned && last - start < MEASURED {
+                let now = Instant::now();
+                if now - last > SHORTEST {
+                    absences.push((now - last).as_nanos() as f64);
+                }
+                last = now;
+            }
+            stop.store(true, Ordering::Relaxed);
+            absences
+        });
+        measured.join().unwrap_or_default()
+    });
+    if absences.len() < 10 {
+        return (Duration::from_millis(3), "assumed");
     }
-    match slice_of_this_thread() {
-        Some(slice) => (slice, "sched_getattr"),
-        None => (Duration::from_millis(3), "assumed"),
-    }
+    let slice = Duration::from_nanos(median(&absences) as u64);
+    (slice, "measured")
 }
 
-/// The slice of a fair thread, which `sched_getattr(2)` tells since Linux 6.12.
+/// Keeps the calling thread on the first processor that it may use; false where the system does not let it.
 #[cfg(target_os = "linux")]
-fn slice_of_this_thread() -> Option<Duration> {
-    /// `struct sched_attr` of its first version.
-    #[repr(C)]
-    #[derive(Default)]
-    struct Attributes {
-        size: u32,
-        policy: u32,
-        flags: u64,
-        nice: i32,
-        priority: u32,
-        runtime: u64,
-        deadline: u64,
-        period: u64,
+fn pin_to_first_processor() -> bool {
+    // SAFETY: an all-zero set is an empty one.
+    let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
+    let size = std::mem::size_of_val(&set);
+    // SAFETY: the system writes at most `size` bytes to the set; the macros stay within it.
+    unsafe {
+        if libc::sched_getaffinity(0, size, &mut set) != 0 {
+            return false;
+        }
+        let first = (0..libc::CPU_SETSIZE as usize).find(|&cpu| libc::CPU_ISSET(cpu, &set));
+        let Some(first) = first else { return false };
+        libc::CPU_ZERO(&mut set);
+        libc::CPU_SET(first, &mut set);
+        libc::sched_setaffinity(0, size, &set) == 0
     }
-    let mut attributes = Attributes::default();
-    let size = std::mem::size_of::<Attributes>();
-    // SAFETY: the kernel writes at most `size` bytes to the structure.
-    let status = unsafe {
-        libc::syscall(
-            libc::SYS_sched_getattr,
-            0,
-            std::ptr::from_mut(&mut attributes),
-            size,
-            0,
-        )
-    };
-    (status == 0 && attributes.policy == 0 && attributes.runtime > 0)
-        .then(|| Duration::from_nanos(attributes.runtime))
 }
 
-/// Nothing tells.
+/// Not known here.
 #[cfg(not(target_os = "linux"))]
-fn slice_of_this_thread() -> Option<Duration> {
-    None
+fn pin_to_first_processor() -> bool {
+    false
 }
