@@ -8,6 +8,7 @@ use crate::statistics::{median, quantile};
 use crate::work::compute_for;
 use onl_executor::{CpuExecutor, WaitMode};
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 const MOST_US: f64 = 0.6;
@@ -191,7 +192,7 @@ fn rayon_claims(medians: &Medians) -> Vec<Claim> {
 }
 
 fn cold_claim(cold: Result<Samples, String>) -> Claim {
-    let text = "cold run (workers parked, unpinned): enter and first region, p50";
+    let text = "cold run (workers parked, unpinned): its first region, p50";
     let samples = match cold {
         Ok(samples) => samples,
         Err(reason) => {
@@ -214,7 +215,12 @@ fn cold_claim(cold: Result<Samples, String>) -> Claim {
         }
         println!();
     }
-    Claim::at_most(text, p50("computed 3 ms both"), MOST_COLD_US, "us")
+    println!(
+        "the system's own part: a parked std thread answers its unpark after {:.1} ({:.0})",
+        p50(BARE),
+        p99(BARE)
+    );
+    Claim::at_most(text, p50("computed 3 ms region"), MOST_COLD_US, "us")
 }
 
 /// Measures cold runs in this process. Argument: how many of each kind.
@@ -246,5 +252,36 @@ pub(crate) fn cold_child(arguments: &[String]) -> Result<(), String> {
             processes::emit(&format!("{before} {part}"), &samples);
         }
     }
+    drop(executor);
+    processes::emit(BARE, &answers_of_a_parked_thread(runs, IDLE));
     Ok(())
+}
+
+const BARE: &str = "bare unpark";
+
+/// Nanoseconds from the unpark of a thread that has slept so long to its answer.
+fn answers_of_a_parked_thread(rounds: usize, idle: Duration) -> Vec<f64> {
+    let (asked, answered) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    std::thread::scope(|scope| {
+        let thread = scope.spawn(|| {
+            for round in 1..=rounds {
+                while asked.load(Ordering::Acquire) < round {
+                    std::thread::park();
+                }
+                answered.store(round, Ordering::Release);
+            }
+        });
+        (1..=rounds)
+            .map(|round| {
+                compute_for(idle);
+                let start = Instant::now();
+                asked.store(round, Ordering::Release);
+                thread.thread().unpark();
+                while answered.load(Ordering::Acquire) < round {
+                    std::hint::spin_loop();
+                }
+                start.elapsed().as_nanos() as f64
+            })
+            .collect()
+    })
 }
