@@ -7,6 +7,7 @@ mod models;
 mod process;
 mod profiling_cost;
 mod thread_sanitizer;
+mod tuning_agreement;
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
@@ -34,6 +35,8 @@ enum Task {
     TestArm64(arm64::TestArguments),
     /// Run the tests of the executor under the thread sanitizer, with a standard library that is instrumented too.
     TestThreads(thread_sanitizer::TestArguments),
+    /// Calibrate this machine several times and compare what was chosen.
+    TuningAgreement(tuning_agreement::AgreementArguments),
 }
 
 fn main() -> ExitCode {
@@ -44,6 +47,7 @@ fn main() -> ExitCode {
         Task::ProfilingCost => profiling_cost::compare(),
         Task::TestArm64(arguments) => arm64::test(&arguments),
         Task::TestThreads(arguments) => thread_sanitizer::test(&arguments),
+        Task::TuningAgreement(arguments) => tuning_agreement::compare(&arguments),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
