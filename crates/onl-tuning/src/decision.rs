@@ -51,6 +51,12 @@ impl DecisionRule {
         self.looks.last().copied().unwrap_or(0)
     }
 
+    /// Promotions to expect among this many keys when every candidate's gain is exactly the margin: each of two
+    /// processes lets one pass with probability `alpha`. Candidates that are equal or slower pass far more rarely.
+    pub fn expected_false_promotions(&self, keys: usize) -> f64 {
+        keys as f64 * self.alpha * self.alpha
+    }
+
     /// Whether the rule is usable.
     ///
     /// # Errors
@@ -282,18 +288,17 @@ fn look_at(
     let margin = -(-rule.margin).ln_1p();
     let worst = -rule.regression_limit.ln_1p();
     let total = total_gains(samples, rounds);
-    let gain = total.lower_limit(alpha);
-    let ratio = RatioInterval::of_gains(&total, 1.0 - rule.alpha);
+    let gains = total.lies_above(margin, alpha);
 
     let mut excluded = None;
     let mut proved = None;
     for workload in &samples.workloads {
-        let gains: Vec<f64> = workload.pairs[..rounds].iter().map(Pair::gain).collect();
-        let gains = WalshAverages::new(&gains);
-        if gains.upper_limit(alpha) < worst {
+        let own: Vec<f64> = workload.pairs[..rounds].iter().map(Pair::gain).collect();
+        let own = WalshAverages::new(&own);
+        if own.lies_below(worst, alpha) {
             proved.get_or_insert(&workload.name);
         }
-        if gains.lower_limit(rule.regression_alpha) < worst {
+        if !own.lies_above(worst, rule.regression_alpha) {
             excluded.get_or_insert(&workload.name);
         }
     }
@@ -302,18 +307,19 @@ fn look_at(
             workload: workload.clone(),
         })
     };
-    let too_wide = ratio.is_none_or(|r| 0.5 * (r.upper - r.lower) > rule.noise_limit);
+    let ratio = || RatioInterval::of_gains(&total, 1.0 - rule.alpha);
+    let too_wide = || ratio().is_none_or(|r| 0.5 * (r.upper - r.lower) > rule.noise_limit);
     let verdict = if let Some(workload) = proved {
         regression(workload)
-    } else if total.upper_limit(alpha) < margin {
+    } else if total.lies_below(margin, alpha) {
         Verdict::Keep(KeepReason::BelowMargin)
-    } else if gain > margin && excluded.is_none() {
+    } else if gains && excluded.is_none() {
         Verdict::Promote
     } else if !last {
         return None;
-    } else if too_wide {
+    } else if too_wide() {
         Verdict::TooNoisy
-    } else if gain > margin {
+    } else if gains {
         regression(excluded.expect("a workload blocks the promotion"))
     } else {
         Verdict::Keep(KeepReason::NotProven)
@@ -322,7 +328,7 @@ fn look_at(
     Some(Decision {
         verdict,
         rounds: look,
-        ratio,
+        ratio: ratio(),
     })
 }
 
@@ -331,7 +337,7 @@ fn placebo_difference(pairs: &[Pair], rule: &DecisionRule) -> Option<Verdict> {
     let gains = WalshAverages::new(&gains);
     let one_sided = 0.5 * rule.placebo_alpha;
     let tolerance = rule.placebo_tolerance.ln_1p();
-    if gains.lower_limit(one_sided) > tolerance || gains.upper_limit(one_sided) < -tolerance {
+    if gains.lies_above(tolerance, one_sided) || gains.lies_below(-tolerance, one_sided) {
         let placebo = RatioInterval::of_gains(&gains, 1.0 - rule.placebo_alpha)?;
         return Some(Verdict::Void { placebo });
     }

@@ -44,42 +44,53 @@ fn signed_rank_distribution(n: usize) -> Arc<Vec<f64>> {
     Arc::clone(table)
 }
 
-/// Sorted Walsh averages of a sample: means of all pairs of values, each value with itself included.
+/// Walsh averages of a sample: means of all pairs of values, each value with itself included.
 #[derive(Debug, Clone)]
 pub struct WalshAverages {
-    sorted: Vec<f64>,
+    averages: Vec<f64>,
     count: usize,
 }
 
 impl WalshAverages {
     /// The averages of a sample of finite values.
     pub fn new(values: &[f64]) -> Self {
-        let mut sorted = Vec::with_capacity(values.len() * (values.len() + 1) / 2);
+        let mut averages = Vec::with_capacity(values.len() * (values.len() + 1) / 2);
         for (i, a) in values.iter().enumerate() {
-            sorted.extend(values[i..].iter().map(|b| 0.5 * (a + b)));
+            averages.extend(values[i..].iter().map(|b| 0.5 * (a + b)));
         }
-        sorted.sort_unstable_by(f64::total_cmp);
         WalshAverages {
-            sorted,
+            averages,
             count: values.len(),
         }
     }
 
     /// The Hodges–Lehmann estimate of the centre; `None` of an empty sample.
     pub fn estimate(&self) -> Option<f64> {
-        median(&self.sorted)
+        let middle = self.averages.len() / 2;
+        match self.averages.len() {
+            0 => None,
+            n if n % 2 == 1 => Some(self.ranked(middle)),
+            _ => Some(0.5 * (self.ranked(middle - 1) + self.ranked(middle))),
+        }
+    }
+
+    /// The average at an index of their ascending order.
+    fn ranked(&self, index: usize) -> f64 {
+        let mut averages = self.averages.clone();
+        *averages.select_nth_unstable_by(index, f64::total_cmp).1
     }
 
     /// Rank of the limit at level `alpha`; 0 when the sample is too small to have one.
     fn limit_rank(&self, alpha: f64) -> usize {
-        signed_rank_distribution(self.count).partition_point(|p| *p <= alpha)
+        let rank = signed_rank_distribution(self.count).partition_point(|p| *p <= alpha);
+        rank.min(self.averages.len())
     }
 
     /// One-sided lower limit of the centre at level `alpha`; −∞ when the sample is too small.
     pub fn lower_limit(&self, alpha: f64) -> f64 {
         match self.limit_rank(alpha) {
             0 => f64::NEG_INFINITY,
-            rank => self.sorted[(rank - 1).min(self.sorted.len() - 1)],
+            rank => self.ranked(rank - 1),
         }
     }
 
@@ -87,8 +98,20 @@ impl WalshAverages {
     pub fn upper_limit(&self, alpha: f64) -> f64 {
         match self.limit_rank(alpha) {
             0 => f64::INFINITY,
-            rank => self.sorted[self.sorted.len().saturating_sub(rank)],
+            rank => self.ranked(self.averages.len() - rank),
         }
+    }
+
+    /// Whether the lower limit at level `alpha` lies above a value.
+    pub fn lies_above(&self, value: f64, alpha: f64) -> bool {
+        let others = self.averages.iter().filter(|a| **a <= value).count();
+        others < self.limit_rank(alpha)
+    }
+
+    /// Whether the upper limit at level `alpha` lies below a value.
+    pub fn lies_below(&self, value: f64, alpha: f64) -> bool {
+        let others = self.averages.iter().filter(|a| **a >= value).count();
+        others < self.limit_rank(alpha)
     }
 }
 
@@ -236,6 +259,10 @@ mod tests {
         assert!(a.upper_limit(0.01) > a.estimate().unwrap());
         assert_eq!(a.lower_limit(0.01), -b.upper_limit(0.01));
         assert!(a.lower_limit(0.001) < a.lower_limit(0.05));
+        for value in values.iter().copied().chain([-9.0, 9.0]) {
+            assert_eq!(a.lies_above(value, 0.01), a.lower_limit(0.01) > value);
+            assert_eq!(a.lies_below(value, 0.01), a.upper_limit(0.01) < value);
+        }
     }
 
     #[test]

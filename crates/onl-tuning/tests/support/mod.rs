@@ -30,13 +30,28 @@ pub struct Noise {
 }
 
 impl Noise {
+    pub fn new(seed: u64, scale: f64) -> Self {
+        let mut noise = Noise {
+            random: SplitMix64(seed.wrapping_mul(0x9E37_79B9) ^ 0xABCD),
+            drift: 0.0,
+            scale,
+        };
+        noise.drift = 0.03 * scale * noise.normal();
+        noise
+    }
+
     fn normal(&mut self) -> f64 {
         let a = self.random.next_f64().max(1e-300);
         let b = self.random.next_f64();
         (-2.0 * a.ln()).sqrt() * (2.0 * std::f64::consts::PI * b).cos()
     }
 
-    fn factor(&mut self) -> f64 {
+    pub fn shuffle<T>(&mut self, items: &mut [T]) {
+        self.random.shuffle(items);
+    }
+
+    /// What the next sample is multiplied by.
+    pub fn factor(&mut self) -> f64 {
         if self.scale == 0.0 {
             return 1.0;
         }
@@ -55,15 +70,9 @@ impl Noise {
 
 impl ScriptedMachine {
     pub fn noisy(seed: u64, scale: f64) -> Arc<Self> {
-        let mut noise = Noise {
-            random: SplitMix64(seed.wrapping_mul(0x9E37_79B9) ^ 0xABCD),
-            drift: 0.0,
-            scale,
-        };
-        noise.drift = 0.03 * scale * noise.normal();
         Arc::new(ScriptedMachine {
             now_ns: AtomicU64::new(0),
-            noise: Mutex::new(noise),
+            noise: Mutex::new(Noise::new(seed, scale)),
             longest_call_ns: AtomicU64::new(0),
             calls: AtomicU64::new(0),
         })
