@@ -86,6 +86,7 @@ mod isa;
 pub mod math;
 #[cfg(target_arch = "aarch64")]
 mod neon;
+pub mod probe;
 pub mod reduce;
 mod scalar;
 #[cfg(target_arch = "x86_64")]
