@@ -115,11 +115,14 @@ impl CalibrationTarget for NodeCalibration {
             for example in (self.entry.examples)(self.key.element_type, size) {
                 // Outputs of the calibrated families are about as large as their largest input.
                 let largest = example.input_bytes().max().unwrap_or(0);
-                let memory = example.input_bytes().sum::<u64>() + 2 * largest;
+                let inputs = example.input_bytes().sum::<u64>();
+                let work = example.work(self.entry.op_type);
                 workloads.push(Workload {
                     name: format!("{}/{size}", example.name),
                     size: size as u64,
-                    memory_bytes: memory,
+                    memory_bytes: inputs + 2 * largest,
+                    flops: work.flops,
+                    bytes: work.bytes,
                     cache_state: CacheState::Produced,
                 });
             }

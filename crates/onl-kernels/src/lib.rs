@@ -23,7 +23,7 @@ pub mod testing;
 pub use bench_node::{BenchMemory, BenchNode};
 pub use calibration::{CalibrationContext, NodeCalibration};
 pub use error::{KernelError, PrepareError};
-pub use example::{Example, ExampleInput};
+pub use example::{Example, ExampleInput, Work};
 pub use infer::{InferContext, InferError};
 pub use io::{KernelIo, OutputSlot};
 pub use prepare::{NoSubgraphs, PrepareContext, PreparedKernel, PreparedSubgraph, SubgraphRunner};

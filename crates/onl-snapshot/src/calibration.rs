@@ -25,6 +25,12 @@ pub struct Workload {
     pub size: u64,
     /// Bytes that an instance needs: inputs, outputs and scratch.
     pub memory_bytes: u64,
+    /// Floating-point operations of one call, a fused multiply-add counting as two; 0 when unknown.
+    #[serde(default)]
+    pub flops: u64,
+    /// Bytes that one call must read and write at least; 0 when unknown.
+    #[serde(default)]
+    pub bytes: u64,
     /// Data state at the start of a timed call.
     pub cache_state: CacheState,
 }

@@ -1,10 +1,13 @@
 //! Timed samples of a target's rows on its workloads, inside budgets.
 
-use crate::calibrator::CalibrationSettings;
+use crate::calibrator::{CalibrationSettings, panic_text};
 use crate::clock::Clock;
 use crate::statistics::SplitMix64;
-use onl_snapshot::{CalibrationInstance, CalibrationTarget, Digest, ParameterRow, Workload};
+use onl_snapshot::{
+    CalibrationError, CalibrationInstance, CalibrationTarget, Digest, ParameterRow, Workload,
+};
 use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Why measuring a key stopped.
@@ -42,6 +45,7 @@ pub(crate) struct Bench<'a> {
     target: &'a dyn CalibrationTarget,
     clock: &'a dyn Clock,
     settings: &'a CalibrationSettings,
+    sample_ns: u64,
     cancel: Option<&'a AtomicBool>,
     deadline_ns: u64,
     pub workloads: Vec<Workload>,
@@ -51,6 +55,17 @@ pub(crate) struct Bench<'a> {
     uses: u64,
     references: BTreeMap<usize, (usize, Digest)>,
     paths: BTreeMap<(usize, usize), String>,
+    fastest: BTreeMap<usize, f64>,
+}
+
+/// Calls a kernel; its panic is a failure of its arm.
+fn call<T>(arm: usize, work: impl FnOnce() -> Result<T, CalibrationError>) -> Result<T, Stop> {
+    let reason = match catch_unwind(AssertUnwindSafe(work)) {
+        Ok(Ok(value)) => return Ok(value),
+        Ok(Err(error)) => error.to_string(),
+        Err(panic) => format!("the kernel panicked: {}", panic_text(&*panic)),
+    };
+    Err(Stop::Arm { arm, reason })
 }
 
 impl<'a> Bench<'a> {
@@ -58,6 +73,7 @@ impl<'a> Bench<'a> {
         target: &'a dyn CalibrationTarget,
         clock: &'a dyn Clock,
         settings: &'a CalibrationSettings,
+        sample_ns: u64,
         cancel: Option<&'a AtomicBool>,
         deadline_ns: u64,
         workloads: Vec<Workload>,
@@ -67,6 +83,7 @@ impl<'a> Bench<'a> {
             target,
             clock,
             settings,
+            sample_ns,
             cancel,
             deadline_ns,
             workloads,
@@ -76,6 +93,7 @@ impl<'a> Bench<'a> {
             uses: 0,
             references: BTreeMap::new(),
             paths: BTreeMap::new(),
+            fastest: BTreeMap::new(),
         }
     }
 
@@ -117,6 +135,19 @@ impl<'a> Bench<'a> {
         Ok(self.entries[index].estimate_ns)
     }
 
+    /// The fewest nanoseconds per call of any arm on a workload; infinite before the first.
+    pub fn fastest(&self, workload: usize) -> f64 {
+        self.fastest
+            .get(&workload)
+            .copied()
+            .unwrap_or(f64::INFINITY)
+    }
+
+    fn note(&mut self, workload: usize, ns: f64) {
+        let fastest = self.fastest.entry(workload).or_insert(ns);
+        *fastest = fastest.min(ns);
+    }
+
     /// Index of the instance of an arm on a workload. A new one runs once, its output is compared with that of the
     /// first arm of the workload, and its time per call is estimated.
     fn open(&mut self, arm: usize, workload: usize) -> Result<usize, Stop> {
@@ -131,19 +162,20 @@ impl<'a> Bench<'a> {
         }
         self.check()?;
         self.make_room(workload);
-        let failed = |reason: String| Stop::Arm { arm, reason };
-        let mut instance = self
-            .target
-            .instance(&self.workloads[workload], &self.arms[arm].values)
-            .map_err(|e| failed(e.to_string()))?;
-        instance.restore();
+        let mut instance = call(arm, || {
+            let mut instance = self
+                .target
+                .instance(&self.workloads[workload], &self.arms[arm].values)?;
+            instance.restore();
+            Ok(instance)
+        })?;
         self.check()?;
-        instance.run(1).map_err(|e| failed(e.to_string()))?;
+        call(arm, || instance.run(1))?;
         if !self.paths.contains_key(&(arm, workload)) {
             self.compare(arm, workload, instance.output_digest())?;
         }
 
-        let enough = self.settings.sample_ns / 8;
+        let enough = self.sample_ns / 8;
         let mut calls = 1_u32;
         let estimate_ns = loop {
             self.check()?;
@@ -154,6 +186,7 @@ impl<'a> Bench<'a> {
             }
             calls *= 4;
         };
+        self.note(workload, estimate_ns);
         self.paths
             .insert((arm, workload), instance.execution_path());
         self.entries.push(Entry {
@@ -203,12 +236,9 @@ impl<'a> Bench<'a> {
         calls: u32,
     ) -> Result<u64, Stop> {
         let start = self.clock.now_ns();
-        let result = instance.run(calls);
+        let result = call(arm, || instance.run(calls));
         let end = self.clock.now_ns();
-        result.map_err(|e| Stop::Arm {
-            arm,
-            reason: e.to_string(),
-        })?;
+        result?;
         end.checked_sub(start)
             .ok_or_else(|| Stop::Failed("the clock went backwards".to_owned()))
     }
@@ -220,14 +250,15 @@ impl<'a> Bench<'a> {
         self.check()?;
         let mut entry = self.entries.swap_remove(index);
         let result = self.sample_of(&mut entry, jitter);
-        if result.is_ok() {
+        if let Ok(ns) = result {
+            self.note(workload, ns);
             self.entries.push(entry);
         }
         result
     }
 
     fn sample_of(&self, entry: &mut Entry, jitter: f64) -> Result<f64, Stop> {
-        let target = self.settings.sample_ns as f64;
+        let target = self.sample_ns as f64;
         let calls = |share: f64| {
             let calls = (share * target / entry.estimate_ns).round();
             calls.clamp(1.0, f64::from(MAXIMUM_CALLS)) as u32
@@ -235,12 +266,12 @@ impl<'a> Bench<'a> {
         let mut timed = calls(jitter);
         let warm = calls(self.settings.warm_share).min(self.settings.warm_calls.max(1));
         let arm = entry.arm;
-        entry.instance.restore();
-        entry.instance.run(warm).map_err(|e| Stop::Arm {
-            arm,
-            reason: e.to_string(),
+        call(arm, || {
+            entry.instance.restore();
+            entry.instance.run(warm)
         })?;
         loop {
+            self.check()?;
             let elapsed = self.timed(entry.instance.as_mut(), arm, timed)?;
             if elapsed > 0 {
                 let ns = elapsed as f64 / f64::from(timed);

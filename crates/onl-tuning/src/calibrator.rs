@@ -1,15 +1,16 @@
 //! The calibration protocol: pre-flight, comparison of outputs, search, confirmation on fresh pairs.
 
 use crate::bench::{Bench, Stop};
+use crate::ceilings::Ceilings;
 use crate::clock::Clock;
-use crate::decision::{ConfirmationSamples, Decision, DecisionRule, Pair, Verdict, WorkloadPairs};
-use crate::environment::{EnvironmentLimits, EnvironmentProbe};
-use crate::evidence::{
-    EVIDENCE_FORMAT, Excluded, KeyEvidence, Process, SearchEvidence, SearchOutcome,
+use crate::decision::{ConfirmationSamples, Decision, DecisionRule, Verdict};
+use crate::environment::{
+    Environment, EnvironmentLimits, EnvironmentProbe, Reading, quota_refusal,
 };
+use crate::evidence::{EVIDENCE_FORMAT, KeyEvidence, Process, SearchEvidence, SearchOutcome};
 use crate::identity::sha256_hex;
 use crate::process::{Confirmations, KeyResult, Outcome, Proposals};
-use crate::search::{CrossoverSamples, CrossoverStep, FitPoint, RaceSample, RaceSamples, RaceStep};
+use crate::search::{CrossoverSamples, RaceSamples};
 use onl_cpu::CpuExecutionDescriptor;
 use onl_snapshot::{CalibrationTarget, KernelKey, ParameterRow, ParameterValue, Search, Workload};
 use serde::{Deserialize, Serialize};
@@ -23,7 +24,8 @@ use std::time::Duration;
 pub struct CalibrationSettings {
     /// Seed of orders and jitter.
     pub seed: u64,
-    /// Length of one sample in nanoseconds; a kernel that takes longer runs once.
+    /// Least length of one sample in nanoseconds, more when the clock advances in large steps; a kernel that takes longer
+    /// runs once.
     pub sample_ns: u64,
     /// Share by which the length of samples varies, so that they do not lock on the scheduler's period.
     pub sample_jitter: f64,
@@ -35,7 +37,7 @@ pub struct CalibrationSettings {
     pub probe_pairs: u32,
     /// Pairs per size of the fit.
     pub fit_pairs: u32,
-    /// Candidates that take this many times the default's time on some workload are not raced.
+    /// Candidates that take this many times the fastest row's time on some workload are not raced.
     pub abandon_ratio: f64,
     /// Most time of one key.
     pub key_budget_ns: u64,
@@ -107,23 +109,55 @@ pub struct Calibrator<'a> {
     pub execution: CpuExecutionDescriptor,
     /// Compiler, flags, sources and the like, for the evidence.
     pub build: BTreeMap<String, String>,
+    /// What the participants can do at most, if it was measured: samples beyond it invalidate their key.
+    pub ceilings: Option<Ceilings>,
 }
 
-/// Ratio of first calls that needs no second look.
-const HOPELESS_RATIO: f64 = 50.0;
+/// Readings of the clock before anything is measured.
+const CLOCK_READINGS: usize = 1_000;
+/// Steps of the clock that a sample lasts at least.
+const STEPS_PER_SAMPLE: u64 = 1_000;
 
 /// How long others are watched before anything is measured.
 const PREFLIGHT: Duration = Duration::from_millis(300);
 
-struct KeyRun<'r, 'c> {
+pub(crate) struct KeyRun<'r, 'c> {
     controls: &'r mut Controls<'c>,
     start_ns: u64,
     done: usize,
     total: usize,
+    preflight: Preflight,
+}
+
+/// What was found before anything was measured.
+#[derive(Clone, Copy)]
+struct Preflight {
+    clock_step_ns: Reading<u64>,
+    quota_cpus: Reading<f64>,
+}
+
+/// Shortest advance of a clock that was seen in a number of readings; `None` when it did not advance.
+///
+/// # Errors
+/// A sentence when the clock goes backwards.
+fn clock_step(clock: &dyn Clock) -> Result<Option<u64>, String> {
+    let mut step = None;
+    let mut last = clock.now_ns();
+    for _ in 0..CLOCK_READINGS {
+        let now = clock.now_ns();
+        let advance = now
+            .checked_sub(last)
+            .ok_or("the clock went backwards; nothing can be measured with it")?;
+        if advance > 0 {
+            step = Some(step.map_or(advance, |s: u64| s.min(advance)));
+        }
+        last = now;
+    }
+    Ok(step)
 }
 
 impl KeyRun<'_, '_> {
-    fn report(&mut self, calibrator: &Calibrator, key: &KernelKey, step: &str) {
+    pub(crate) fn report(&mut self, calibrator: &Calibrator, key: &KernelKey, step: &str) {
         let Some(progress) = self.controls.progress.as_deref_mut() else {
             return;
         };
@@ -198,18 +232,17 @@ impl Calibrator<'_> {
             done: 0,
             total: jobs.len(),
             controls,
+            preflight: Preflight {
+                clock_step_ns: Reading::Unsupported,
+                quota_cpus: Reading::Unsupported,
+            },
         };
-        let refusal = match self.settings.rule.check() {
-            Err(reason) => Some(Outcome::Failed {
-                reason: format!("decision rule: {reason}"),
-            }),
-            Ok(()) => {
-                let before = self.environment.observe();
-                self.environment.pause(PREFLIGHT);
-                let after = self.environment.observe();
-                let refusal = self.settings.limits.refuses_start(&before, &after);
-                refusal.map(|reason| Outcome::TooNoisy { reason })
+        let refusal = match self.preflight() {
+            Ok(preflight) => {
+                run.preflight = preflight;
+                None
             }
+            Err(outcome) => Some(outcome),
         };
         let mut results = Vec::with_capacity(jobs.len());
         for (target, given) in jobs {
@@ -230,6 +263,41 @@ impl Calibrator<'_> {
             run.done += 1;
         }
         results
+    }
+
+    /// Looks for what would invalidate every measurement; the rest is recorded.
+    fn preflight(&self) -> Result<Preflight, Outcome> {
+        let failed = |reason: String| Outcome::Failed { reason };
+        let rule = self.settings.rule.check();
+        rule.map_err(|reason| failed(format!("decision rule: {reason}")))?;
+        let quota_cpus = self.environment.quota_cpus();
+        let participants = self.execution.participants;
+        if let Some(reason) = quota_refusal(quota_cpus, participants) {
+            return Err(failed(reason));
+        }
+        let clock_step_ns = match clock_step(self.clock).map_err(failed)? {
+            Some(step) => Reading::Value(step),
+            None => Reading::Unsupported,
+        };
+        let before = self.environment.observe();
+        self.environment.pause(PREFLIGHT);
+        let after = self.environment.observe();
+        match self.settings.limits.refuses_start(&before, &after) {
+            Some(reason) => Err(Outcome::TooNoisy { reason }),
+            None => Ok(Preflight {
+                clock_step_ns,
+                quota_cpus,
+            }),
+        }
+    }
+
+    /// The state of the machine with what the pre-flight found.
+    fn observe(&self, preflight: Preflight) -> Environment {
+        Environment {
+            clock_step_ns: preflight.clock_step_ns,
+            quota_cpus: preflight.quota_cpus,
+            ..self.environment.observe()
+        }
     }
 
     fn key(
@@ -254,12 +322,14 @@ impl Calibrator<'_> {
             process,
             settings: self.settings.clone(),
             seed,
-            environment: vec![self.environment.observe()],
+            environment: vec![self.observe(run.preflight)],
             build: self.build.clone(),
             workloads: Vec::new(),
             skipped: Vec::new(),
             default: target.schema().defaults(),
             search: SearchEvidence::Given,
+            participants: None,
+            ceilings: self.ceilings.clone(),
             chosen: given,
             samples: ConfirmationSamples::default(),
             decision: None,
@@ -276,7 +346,7 @@ impl Calibrator<'_> {
                 panic_text(&*panic)
             ))),
         };
-        evidence.environment.push(self.environment.observe());
+        evidence.environment.push(self.observe(run.preflight));
         let outcome = match stop {
             Some(stop) => {
                 let outcome = stopped(stop);
@@ -349,10 +419,15 @@ impl Calibrator<'_> {
             Some(total) => key_deadline.min(run.start_ns.saturating_add(total)),
             None => key_deadline,
         };
+        let step = run.preflight.clock_step_ns.value().unwrap_or(0);
+        let sample_ns = settings
+            .sample_ns
+            .max(step.saturating_mul(STEPS_PER_SAMPLE));
         let mut bench = Bench::new(
             target,
             self.clock,
             settings,
+            sample_ns,
             run.controls.cancel,
             deadline,
             evidence.workloads.clone(),
@@ -378,6 +453,8 @@ impl Calibrator<'_> {
                             grid,
                             ..CrossoverSamples::default()
                         },
+                        fit: None,
+                        choice: None,
                     };
                     self.search_crossover(&mut bench, below, above, evidence, run)?;
                 }
@@ -400,6 +477,7 @@ impl Calibrator<'_> {
                     self.race(&mut bench, default, evidence, run)?;
                 }
             }
+            self.limit_participants(&mut bench, default, target, evidence, run)?;
             evidence.chosen = match evidence.search_outcome() {
                 SearchOutcome::Row(row) => Some(row),
                 SearchOutcome::Keep(_) | SearchOutcome::Unfinished => None,
@@ -460,285 +538,6 @@ impl Calibrator<'_> {
         }
         Ok(())
     }
-
-    fn search_crossover(
-        &self,
-        bench: &mut Bench,
-        below: usize,
-        above: usize,
-        evidence: &mut KeyEvidence,
-        run: &mut KeyRun,
-    ) -> Result<(), Stop> {
-        let key = evidence.key.clone();
-        // Workloads by size, where the two forms differ.
-        let mut groups: BTreeMap<u64, Vec<usize>> = BTreeMap::new();
-        for workload in 0..bench.workloads.len() {
-            run.report(self, &key, "comparing outputs");
-            let serial = essential(bench.path(below, workload).map(str::to_owned))?;
-            let parallel = essential(bench.path(above, workload).map(str::to_owned))?;
-            if serial != parallel {
-                let size = bench.workloads[workload].size;
-                groups.entry(size).or_default().push(workload);
-            }
-        }
-        let SearchEvidence::Crossover { samples, .. } = &mut evidence.search else {
-            return Ok(());
-        };
-        samples.sizes = groups.keys().copied().collect();
-        let groups: Vec<Vec<usize>> = groups.into_values().collect();
-        let Some(last) = groups.len().checked_sub(1) else {
-            return Ok(());
-        };
-        let pair = |bench: &mut Bench, workload: usize| -> Result<Pair, Stop> {
-            let times = essential(bench.block(&[below, above], workload))?;
-            Ok(Pair {
-                first_ns: times[0],
-                second_ns: times[1],
-            })
-        };
-        for group in BTreeSet::from([0, last / 2, last]) {
-            for _ in 0..self.settings.fit_pairs {
-                run.report(self, &key, "fitting");
-                let point = FitPoint {
-                    size: samples.sizes[group],
-                    pair: pair(bench, groups[group][0])?,
-                };
-                samples.fit.push(point);
-            }
-        }
-        while let CrossoverStep::Measure(group) = samples.step() {
-            let size = samples.sizes[group];
-            let step = format!("size {size}");
-            let mut probe: Vec<WorkloadPairs> = groups[group]
-                .iter()
-                .map(|w| WorkloadPairs {
-                    name: bench.workloads[*w].name.clone(),
-                    size,
-                    pairs: Vec::new(),
-                })
-                .collect();
-            for _ in 0..self.settings.probe_pairs.max(1) {
-                for (i, workload) in groups[group].iter().enumerate() {
-                    run.report(self, &key, &step);
-                    probe[i].pairs.push(pair(bench, *workload)?);
-                }
-            }
-            samples.probes.insert(group, probe);
-        }
-        Ok(())
-    }
-
-    fn race(
-        &self,
-        bench: &mut Bench,
-        default: usize,
-        evidence: &mut KeyEvidence,
-        run: &mut KeyRun,
-    ) -> Result<(), Stop> {
-        let key = evidence.key.clone();
-        let SearchEvidence::Race {
-            rows,
-            excluded,
-            samples,
-        } = &mut evidence.search
-        else {
-            return Ok(());
-        };
-        // Arms in the race with the workloads on which they differ from the default.
-        let mut racers: BTreeMap<String, (usize, Vec<usize>)> = BTreeMap::new();
-        for row in rows.iter() {
-            let arm = bench.arm(&row.name, &row.values);
-            match self.differing(bench, default, arm, &key, run) {
-                Ok(workloads) if workloads.is_empty() => excluded.push(Excluded {
-                    candidate: row.name.clone(),
-                    same_path: true,
-                    reason: "it takes the default's path on every workload".to_owned(),
-                }),
-                Ok(workloads) => {
-                    racers.insert(row.name.clone(), (arm, workloads));
-                    samples.candidates.push(row.name.clone());
-                }
-                Err(Stop::Arm { arm: bad, reason }) if bad == arm => excluded.push(Excluded {
-                    candidate: row.name.clone(),
-                    same_path: false,
-                    reason,
-                }),
-                Err(stop) => return Err(stop),
-            }
-        }
-        while let RaceStep::Round(live) = samples.step() {
-            let mut round = Vec::new();
-            for workload in 0..bench.workloads.len() {
-                let here: Vec<&String> = live
-                    .iter()
-                    .filter(|name| racers[*name].1.contains(&workload))
-                    .collect();
-                if here.is_empty() {
-                    continue;
-                }
-                let step = format!("race of {}", live.len());
-                run.report(self, &key, &step);
-                let mut arms = vec![default];
-                arms.extend(here.iter().map(|name| racers[*name].0));
-                let times = essential(bench.block(&arms, workload))?;
-                for (name, ns) in here.iter().zip(&times[1..]) {
-                    round.push(RaceSample {
-                        candidate: (*name).clone(),
-                        workload: bench.workloads[workload].name.clone(),
-                        pair: Pair {
-                            first_ns: times[0],
-                            second_ns: *ns,
-                        },
-                    });
-                }
-            }
-            samples.rounds.push(round);
-        }
-        Ok(())
-    }
-
-    /// Workloads on which an arm's path differs from the default's. An arm that takes far longer than the default
-    /// somewhere is an [`Stop::Arm`] error.
-    fn differing(
-        &self,
-        bench: &mut Bench,
-        default: usize,
-        arm: usize,
-        key: &KernelKey,
-        run: &mut KeyRun,
-    ) -> Result<Vec<usize>, Stop> {
-        let mut differing = Vec::new();
-        for workload in 0..bench.workloads.len() {
-            run.report(self, key, "comparing outputs");
-            let path = bench.path(default, workload)?.to_owned();
-            if path == bench.path(arm, workload)? {
-                continue;
-            }
-            differing.push(workload);
-            let ratio = |bench: &mut Bench| -> Result<f64, Stop> {
-                Ok(bench.estimate(arm, workload)? / bench.estimate(default, workload)?)
-            };
-            let mut ratio_here = ratio(bench)?;
-            // One late call must not exclude a candidate; estimates keep the shortest time seen.
-            for _ in 0..2 {
-                if !(self.settings.abandon_ratio..HOPELESS_RATIO).contains(&ratio_here) {
-                    break;
-                }
-                bench.block(&[default, arm], workload)?;
-                ratio_here = ratio(bench)?;
-            }
-            let ratio = ratio_here;
-            if ratio > self.settings.abandon_ratio {
-                return Err(Stop::Arm {
-                    arm,
-                    reason: format!(
-                        "its first calls took {ratio:.1} times the default's on workload '{}'",
-                        bench.workloads[workload].name
-                    ),
-                });
-            }
-        }
-        Ok(differing)
-    }
-
-    /// Confirms a row against the default on fresh pairs, on the workloads where their paths differ.
-    fn confirm_row(
-        &self,
-        bench: &mut Bench,
-        default: usize,
-        search: &Search,
-        chosen: &ParameterRow,
-        evidence: &mut KeyEvidence,
-        run: &mut KeyRun,
-    ) -> Result<(), Stop> {
-        let key = evidence.key.clone();
-        bench.release();
-        let candidate = bench.arm("chosen", chosen);
-        let placebo = bench.arm("placebo", &evidence.default);
-        let mut workloads = Vec::new();
-        // Sizes at which the rows cannot differ are run only when no other does.
-        for pass in [true, false] {
-            for workload in 0..bench.workloads.len() {
-                let size = bench.workloads[workload].size;
-                let skip = pass && !can_differ(search, &evidence.default, chosen, size);
-                if skip {
-                    continue;
-                }
-                run.report(self, &key, "comparing outputs");
-                let path = essential(bench.path(default, workload).map(str::to_owned))?;
-                if path != essential(bench.path(candidate, workload))? {
-                    workloads.push(workload);
-                }
-            }
-            if !workloads.is_empty() {
-                break;
-            }
-        }
-        evidence.samples.workloads = workloads
-            .iter()
-            .map(|w| WorkloadPairs {
-                name: bench.workloads[*w].name.clone(),
-                size: bench.workloads[*w].size,
-                pairs: Vec::new(),
-            })
-            .collect();
-        if workloads.is_empty() {
-            return Ok(());
-        }
-        let rule = &self.settings.rule;
-        for round in 0..rule.maximum_rounds() {
-            let step = format!(
-                "confirming, round {} of {}",
-                round + 1,
-                rule.maximum_rounds()
-            );
-            let with_placebo = round as usize % workloads.len();
-            let mut order: Vec<usize> = (0..workloads.len()).collect();
-            bench.random.shuffle(&mut order);
-            for i in order {
-                run.report(self, &key, &step);
-                let arms = [default, candidate, placebo];
-                let arms = if i == with_placebo {
-                    &arms[..]
-                } else {
-                    &arms[..2]
-                };
-                let times = essential(bench.block(arms, workloads[i]))?;
-                let pair = |second: f64| Pair {
-                    first_ns: times[0],
-                    second_ns: second,
-                };
-                evidence.samples.workloads[i].pairs.push(pair(times[1]));
-                if let Some(&ns) = times.get(2) {
-                    evidence.samples.placebo.push(pair(ns));
-                }
-            }
-            if rule.looks.contains(&(round + 1)) {
-                if evidence.decide(rule).verdict != Verdict::Undecided {
-                    break;
-                }
-                // Fresh memory, so that the placement of one allocation does not decide.
-                bench.release();
-            }
-        }
-        Ok(())
-    }
-}
-
-/// Whether two rows can take different forms at a size. Rows that differ in a threshold alone cannot when both
-/// thresholds lie on one side of it.
-fn can_differ(search: &Search, a: &ParameterRow, b: &ParameterRow, size: u64) -> bool {
-    let Search::Crossover { parameter, .. } = search else {
-        return true;
-    };
-    let value = |row: &ParameterRow| match row.get(parameter) {
-        Some(ParameterValue::Integer(value)) => u64::try_from(*value).ok(),
-        _ => None,
-    };
-    match (value(a), value(b)) {
-        (Some(a), Some(b)) => (a.min(b)..=a.max(b)).contains(&size),
-        _ => true,
-    }
 }
 
 fn check_row(target: &dyn CalibrationTarget, name: &str, row: &ParameterRow) -> Result<(), Stop> {
@@ -760,7 +559,7 @@ fn check_grid(parameter: &str, grid: &[i64], evidence: &KeyEvidence) -> Result<(
 }
 
 /// A failure of an arm that the key cannot do without.
-fn essential<T>(result: Result<T, Stop>) -> Result<T, Stop> {
+pub(crate) fn essential<T>(result: Result<T, Stop>) -> Result<T, Stop> {
     result.map_err(|stop| match stop {
         Stop::Arm { reason, .. } => Stop::Failed(reason),
         other => other,
@@ -779,7 +578,7 @@ fn stopped(stop: Stop) -> Outcome {
     }
 }
 
-fn panic_text(panic: &(dyn std::any::Any + Send)) -> &str {
+pub(crate) fn panic_text(panic: &(dyn std::any::Any + Send)) -> &str {
     panic
         .downcast_ref::<String>()
         .map(String::as_str)

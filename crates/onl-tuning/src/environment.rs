@@ -1,17 +1,19 @@
 //! The state of the machine around a measurement: evidence, and the reason to refuse to measure.
 
+use onl_cpu::CpuSystem;
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::io::ErrorKind;
 use std::time::Duration;
 
 /// A figure of the system, or why there is none. A figure that is missing is never zero.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Reading<T> {
     /// The figure.
     Value(T),
     /// The system does not have it.
+    #[default]
     Unsupported,
     /// The system has it and does not show it to this process.
     Denied,
@@ -42,6 +44,21 @@ pub struct Environment {
     pub steal_ticks: Reading<u64>,
     /// Clock ticks of all kinds, since boot.
     pub total_ticks: Reading<u64>,
+    /// Processors of the control group's quota, as [`EnvironmentProbe::quota_cpus`] gave it before measuring.
+    #[serde(default)]
+    pub quota_cpus: Reading<f64>,
+    /// Shortest advance of the calibration's clock, seen before measuring.
+    #[serde(default)]
+    pub clock_step_ns: Reading<u64>,
+    /// Frequency governor of the first processor; evidence only.
+    #[serde(default)]
+    pub governor: Reading<String>,
+    /// Whether the processor may exceed its nominal frequency; evidence only.
+    #[serde(default)]
+    pub turbo: Reading<bool>,
+    /// Whether the processor says that it is virtual; evidence only.
+    #[serde(default)]
+    pub hypervisor: Reading<bool>,
 }
 
 impl Environment {
@@ -53,6 +70,11 @@ impl Environment {
         idle_ticks: Reading::Unsupported,
         steal_ticks: Reading::Unsupported,
         total_ticks: Reading::Unsupported,
+        quota_cpus: Reading::Unsupported,
+        clock_step_ns: Reading::Unsupported,
+        governor: Reading::Unsupported,
+        turbo: Reading::Unsupported,
+        hypervisor: Reading::Unsupported,
     };
 
     /// Share of processor time that the hypervisor gave to others since an earlier moment; `None` when either moment
@@ -87,8 +109,24 @@ pub trait EnvironmentProbe {
     /// The state now.
     fn observe(&self) -> Environment;
 
+    /// Processors of the control group's quota; unsupported without one.
+    fn quota_cpus(&self) -> Reading<f64> {
+        Reading::Unsupported
+    }
+
     /// Does nothing for a while, so that what the processors do meanwhile is the work of others.
     fn pause(&self, _duration: Duration) {}
+}
+
+/// Why an execution cannot be measured under a quota: its lanes would be stopped in turn. `None` when it can.
+pub(crate) fn quota_refusal(quota: Reading<f64>, participants: u32) -> Option<String> {
+    let quota = quota.value()?;
+    (quota < f64::from(participants)).then(|| {
+        format!(
+            "the control group allows {quota:.1} processors, the execution has {participants} participants; tune with \
+             fewer threads or raise the quota"
+        )
+    })
 }
 
 /// Limits beyond which nothing is decided.
@@ -144,7 +182,19 @@ impl EnvironmentLimits {
     }
 }
 
-/// Reads the state from the `/proc` file system of Linux (`proc(5)`); elsewhere every figure is unsupported.
+const GOVERNOR: &str = "/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor";
+const NO_TURBO: &str = "/sys/devices/system/cpu/intel_pstate/no_turbo";
+const BOOST: &str = "/sys/devices/system/cpu/cpufreq/boost";
+
+fn flag(text: &str) -> Option<bool> {
+    match text.trim() {
+        "0" => Some(false),
+        "1" => Some(true),
+        _ => None,
+    }
+}
+
+/// Reads the state from the `/proc` and `/sys` file systems of Linux (`proc(5)`, `sysfs(5)`); elsewhere every figure is unsupported.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct SystemEnvironment;
 
@@ -182,7 +232,24 @@ impl EnvironmentProbe for SystemEnvironment {
             idle_ticks: part(0),
             steal_ticks: part(1),
             total_ticks: part(2),
+            quota_cpus: Reading::Unsupported,
+            clock_step_ns: Reading::Unsupported,
+            governor: read(GOVERNOR, |text| Some(text.trim().to_owned())),
+            turbo: match read(NO_TURBO, flag) {
+                Reading::Value(no_turbo) => Reading::Value(!no_turbo),
+                _ => read(BOOST, flag),
+            },
+            hypervisor: read("/proc/cpuinfo", |text| {
+                let flags = text.lines().find(|line| line.starts_with("flags"))?;
+                Some(flags.split_whitespace().any(|f| f == "hypervisor"))
+            }),
         }
+    }
+
+    fn quota_cpus(&self) -> Reading<f64> {
+        CpuSystem::current()
+            .quota
+            .map_or(Reading::Unsupported, Reading::Value)
     }
 
     fn pause(&self, duration: Duration) {
@@ -210,6 +277,7 @@ mod tests {
             idle_ticks: Reading::Value(idle),
             steal_ticks: Reading::Value(steal),
             total_ticks: Reading::Value(total),
+            ..Environment::UNKNOWN
         }
     }
 
@@ -229,6 +297,14 @@ mod tests {
         assert!(steal(130, 1_100).is_some());
         assert!(steal(120, 1_020).is_none(), "too few ticks");
         assert_eq!(before.steal_since(&Environment::UNKNOWN), None);
+    }
+
+    #[test]
+    fn a_quota_below_the_participants_is_refused() {
+        let reason = quota_refusal(Reading::Value(1.5), 2).unwrap();
+        assert!(reason.contains("1.5") && reason.contains('2'), "{reason}");
+        assert_eq!(quota_refusal(Reading::Value(2.0), 2), None);
+        assert_eq!(quota_refusal(Reading::Unsupported, 64), None);
     }
 
     #[test]

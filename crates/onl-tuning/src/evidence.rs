@@ -1,11 +1,19 @@
 //! Evidence: everything a decision rests on, and its replay.
 
 use crate::calibrator::CalibrationSettings;
-use crate::decision::{self, ConfirmationSamples, Decision, DecisionRule, KeepReason, Verdict};
+use crate::ceilings::Ceilings;
+use crate::decision::{
+    self, ConfirmationSamples, Decision, DecisionRule, KeepReason, Verdict, WorkloadPairs,
+};
 use crate::environment::Environment;
-use crate::search::{CrossoverChoice, CrossoverSamples, CrossoverStep, RaceSamples, RaceStep};
+use crate::participants::{ParticipantSamples, ParticipantStep};
+use crate::search::{
+    CrossoverChoice, CrossoverFit, CrossoverSamples, CrossoverStep, RaceSamples, RaceStep,
+};
 use onl_cpu::CpuExecutionDescriptor;
-use onl_snapshot::{Candidate, KernelKey, ParameterRow, ParameterValue, SizeDomain, Workload};
+use onl_snapshot::{
+    Candidate, KernelKey, MAXIMUM_PARTICIPANTS, ParameterRow, ParameterValue, SizeDomain, Workload,
+};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use thiserror::Error;
@@ -46,6 +54,12 @@ pub enum SearchEvidence {
         parameter: String,
         /// Samples.
         samples: CrossoverSamples,
+        /// The cost model: a fixed cost and a cost per unit of size for each form; absent before it was fitted.
+        #[serde(default)]
+        fit: Option<CrossoverFit>,
+        /// What the samples came to; absent while more were wanted.
+        #[serde(default)]
+        choice: Option<CrossoverChoice>,
     },
     /// A race of rows.
     Race {
@@ -85,6 +99,12 @@ pub struct KeyEvidence {
     pub default: ParameterRow,
     /// What the search measured.
     pub search: SearchEvidence,
+    /// What the search for a number of participants measured, if there was one.
+    #[serde(default)]
+    pub participants: Option<ParticipantSamples>,
+    /// Ceilings of the execution, if they were measured.
+    #[serde(default)]
+    pub ceilings: Option<Ceilings>,
     /// The row that was confirmed.
     pub chosen: Option<ParameterRow>,
     /// Samples of the confirmation.
@@ -109,6 +129,28 @@ pub enum SearchOutcome {
 impl KeyEvidence {
     /// What the search's samples say. Pure: the calibrator and replay both ask here.
     pub fn search_outcome(&self) -> SearchOutcome {
+        let found = self.search_row();
+        let Some(participants) = &self.participants else {
+            return found;
+        };
+        let limit = match participants.step() {
+            ParticipantStep::Round(_) => return SearchOutcome::Unfinished,
+            ParticipantStep::Done(None) => return found,
+            ParticipantStep::Done(Some(limit)) => ParameterValue::Integer(i64::from(limit)),
+        };
+        let row = match found {
+            SearchOutcome::Row(row) => row,
+            SearchOutcome::Keep(_) => self.default.clone(),
+            SearchOutcome::Unfinished => return found,
+        };
+        match row.with(MAXIMUM_PARTICIPANTS, limit) {
+            row if row == self.default => SearchOutcome::Keep(KeepReason::SearchChoseDefault),
+            row => SearchOutcome::Row(row),
+        }
+    }
+
+    /// The row that the search came to with all participants.
+    fn search_row(&self) -> SearchOutcome {
         let row = match &self.search {
             SearchEvidence::Given => match &self.chosen {
                 Some(row) => row.clone(),
@@ -117,14 +159,19 @@ impl KeyEvidence {
             SearchEvidence::Crossover { samples, .. } if samples.sizes.is_empty() => {
                 return SearchOutcome::Keep(KeepReason::SamePath);
             }
-            SearchEvidence::Crossover { parameter, samples } => {
+            SearchEvidence::Crossover {
+                parameter, samples, ..
+            } => {
                 let value = match samples.step() {
                     CrossoverStep::Measure(_) => return SearchOutcome::Unfinished,
                     CrossoverStep::Done(CrossoverChoice::NotMonotone { size }) => {
                         return SearchOutcome::Keep(KeepReason::NotMonotone { size });
                     }
-                    CrossoverStep::Done(CrossoverChoice::Threshold { value, .. }) => value,
-                    CrossoverStep::Done(CrossoverChoice::Never { value }) => value,
+                    CrossoverStep::Done(
+                        CrossoverChoice::Threshold { value, .. }
+                        | CrossoverChoice::Always { value }
+                        | CrossoverChoice::Never { value },
+                    ) => value,
                 };
                 let value = ParameterValue::Integer(value);
                 self.default.clone().with(parameter, value)
@@ -154,11 +201,41 @@ impl KeyEvidence {
 
     /// What all samples say under a rule. Pure: the calibrator and replay both ask here.
     pub fn decide(&self, rule: &DecisionRule) -> Decision {
+        if let Some(reason) = self.implausible() {
+            return Decision::without_samples(Verdict::Invalid(reason));
+        }
         match self.search_outcome() {
             SearchOutcome::Row(_) => decision::decide(&self.samples, rule),
             SearchOutcome::Keep(reason) => Decision::without_samples(Verdict::Keep(reason)),
             SearchOutcome::Unfinished => Decision::without_samples(Verdict::Undecided),
         }
+    }
+
+    /// Why a sample is beyond what the processor can do; `None` when none is or the ceilings are not known.
+    fn implausible(&self) -> Option<String> {
+        let ceilings = self.ceilings.as_ref()?;
+        let of_workloads = |list: &mut dyn Iterator<Item = &WorkloadPairs>| {
+            list.flat_map(|w| w.pairs.iter().map(|pair| (w.name.clone(), *pair)))
+                .collect::<Vec<_>>()
+        };
+        let mut pairs = of_workloads(&mut self.samples.workloads.iter());
+        match &self.search {
+            SearchEvidence::Given => {}
+            SearchEvidence::Crossover { samples, .. } => {
+                pairs.extend(of_workloads(&mut samples.probes.values().flatten()));
+            }
+            SearchEvidence::Race { samples, .. } => {
+                let samples = samples.rounds.iter().flatten();
+                pairs.extend(samples.map(|s| (s.workload.clone(), s.pair)));
+            }
+        }
+        let participants = self.participants.iter().flat_map(|p| &p.rounds).flatten();
+        pairs.extend(participants.map(|s| (s.workload.clone(), s.pair)));
+        pairs.into_iter().find_map(|(name, pair)| {
+            let workload = self.workloads.iter().find(|w| w.name == name)?;
+            let shortest = pair.first_ns.min(pair.second_ns);
+            ceilings.implausible(workload, shortest)
+        })
     }
 
     /// Sizes that the samples speak for. A threshold whose second form won at the largest declared size holds upwards
@@ -171,7 +248,9 @@ impl KeyEvidence {
                     && samples.sizes.last().copied() == sizes().max()
                     && matches!(
                         samples.step(),
-                        CrossoverStep::Done(CrossoverChoice::Threshold { .. })
+                        CrossoverStep::Done(
+                            CrossoverChoice::Threshold { .. } | CrossoverChoice::Always { .. }
+                        )
                     )
             }
             _ => false,
@@ -194,7 +273,7 @@ pub struct Replay {
     pub chosen: Option<ParameterRow>,
     /// Decision under the asked rule.
     pub decision: Decision,
-    /// Whether row and decision are those of the record.
+    /// Whether cost model, row and decision are those of the record.
     pub agrees: bool,
 }
 
@@ -242,8 +321,19 @@ pub fn replay(
         });
     }
     let decision = evidence.decide(&rule);
+    let search_agrees = match &evidence.search {
+        SearchEvidence::Crossover {
+            samples,
+            fit,
+            choice: Some(choice),
+            ..
+        } => *fit == samples.lines() && samples.step() == CrossoverStep::Done(choice.clone()),
+        _ => true,
+    };
     Ok(Replay {
-        agrees: chosen == evidence.chosen && evidence.decision.as_ref() == Some(&decision),
+        agrees: search_agrees
+            && chosen == evidence.chosen
+            && evidence.decision.as_ref() == Some(&decision),
         chosen,
         decision,
     })

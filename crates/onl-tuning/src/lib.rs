@@ -9,13 +9,16 @@
 mod bench;
 mod cache;
 mod calibrator;
+mod ceilings;
 mod clock;
 pub mod decision;
 mod environment;
 pub mod evidence;
 pub mod identity;
 mod lane_costs;
+mod measure;
 mod operations;
+pub mod participants;
 pub mod process;
 mod profile;
 mod registry;
@@ -29,6 +32,7 @@ pub use cache::{
     LoadReport, RowKind, UpdateReport, UpdateStep, VoidRow,
 };
 pub use calibrator::{CalibrationSettings, Calibrator, Controls, Progress};
+pub use ceilings::{BandwidthCeiling, Ceilings};
 pub use clock::{Clock, MonotonicClock};
 pub use decision::{Decision, DecisionRule, KeepReason, Verdict};
 pub use environment::{

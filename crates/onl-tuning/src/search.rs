@@ -3,7 +3,7 @@
 //! What a search measures proposes only; a proposal is confirmed on fresh samples.
 
 use crate::decision::{Pair, WorkloadPairs};
-use crate::statistics::{Line, median};
+use crate::statistics::{Line, WalshAverages, median};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -55,10 +55,15 @@ pub enum CrossoverChoice {
         value: i64,
         /// Smallest size at which it won.
         first_win: u64,
-        /// Largest size at which it lost; absent when it won everywhere.
-        last_loss: Option<u64>,
+        /// Largest size at which it lost.
+        last_loss: u64,
     },
-    /// The second form loses at the largest size.
+    /// The second form wins at every size.
+    Always {
+        /// The smallest grid value.
+        value: i64,
+    },
+    /// The second form does not win by [`TOP_GAIN`] at the largest size.
     Never {
         /// The largest grid value.
         value: i64,
@@ -79,7 +84,47 @@ pub enum CrossoverStep {
     Done(CrossoverChoice),
 }
 
+/// Least gain at the largest size: a second form that saves less there than 4 % of the time does not pay for what it
+/// takes from others (the rule of GMP's `tuneup`).
+pub const TOP_GAIN: f64 = 0.04;
+/// Sizes on each side of a crossover that must agree with it.
+const CHECKED_SIZES: usize = 3;
+/// Pairs before a size counts as contradicting its neighbours; by less than [`TOP_GAIN`] none does.
+const CHECK_PAIRS: usize = 15;
+/// Sizes of the fit.
+const FIT_SIZES: usize = 8;
+
 impl CrossoverSamples {
+    /// Indices of the sizes for the fit: eight, as evenly spaced in the logarithm of the size as the sizes allow.
+    pub fn fit_sizes(&self) -> Vec<usize> {
+        let (Some(&first), Some(&last)) = (self.sizes.first(), self.sizes.last()) else {
+            return Vec::new();
+        };
+        let log = |size: u64| (size.max(1) as f64).ln();
+        let (low, high) = (log(first), log(last));
+        let mut indices: Vec<usize> = (0..FIT_SIZES)
+            .filter_map(|i| {
+                let wanted = low + (high - low) * i as f64 / (FIT_SIZES - 1) as f64;
+                let distance = |index: &usize| (log(self.sizes[*index]) - wanted).abs();
+                (0..self.sizes.len()).min_by(|a, b| distance(a).total_cmp(&distance(b)))
+            })
+            .collect();
+        indices.dedup();
+        indices
+    }
+
+    /// Adds the paired samples of every workload of a size to those that it has.
+    pub fn add(&mut self, index: usize, probe: Vec<WorkloadPairs>) {
+        let known = self.probes.entry(index).or_default();
+        if known.is_empty() {
+            *known = probe;
+            return;
+        }
+        for (known, new) in known.iter_mut().zip(probe) {
+            known.pairs.extend(new.pairs);
+        }
+    }
+
     /// Lines through the points of the fit.
     pub fn lines(&self) -> Option<CrossoverFit> {
         let line = |pick: fn(&Pair) -> f64| {
@@ -96,36 +141,77 @@ impl CrossoverSamples {
         })
     }
 
-    /// Whether the second form won on every workload of a size; `None` while it was not measured.
-    fn wins(&self, index: usize) -> Option<bool> {
-        let workloads = self.probes.get(&index)?;
-        let won = |workload: &WorkloadPairs| {
+    /// Median gains of the second form on the workloads of a size; `None` while it was not measured.
+    fn gains(&self, index: usize) -> Option<Vec<f64>> {
+        let workloads = self.probes.get(&index).filter(|w| !w.is_empty())?;
+        let gain = |workload: &WorkloadPairs| {
             let gains: Vec<f64> = workload.pairs.iter().map(Pair::gain).collect();
-            median(&gains).is_some_and(|gain| gain > 0.0)
+            median(&gains)
         };
-        Some(!workloads.is_empty() && workloads.iter().all(won))
+        workloads.iter().map(gain).collect()
+    }
+
+    /// Whether the second form won on every workload of a size by more than a gain.
+    fn wins_by(&self, index: usize, least: f64) -> Option<bool> {
+        Some(self.gains(index)?.iter().all(|gain| *gain > least))
+    }
+
+    fn wins(&self, index: usize) -> Option<bool> {
+        self.wins_by(index, 0.0)
+    }
+
+    /// Whether a size contradicts what its side of the crossover says; `None` while more pairs are wanted.
+    fn contradicts(&self, index: usize, expected_win: bool) -> Option<bool> {
+        let gains = self.gains(index)?;
+        if gains.iter().all(|gain| *gain > 0.0) == expected_win {
+            return Some(false);
+        }
+        let enough = |w: &WorkloadPairs| w.pairs.len() >= CHECK_PAIRS;
+        if !self.probes[&index].iter().all(enough) {
+            return None;
+        }
+        let clear = TOP_GAIN.ln_1p();
+        Some(if expected_win {
+            gains.iter().any(|gain| *gain < -clear)
+        } else {
+            gains.iter().all(|gain| *gain > clear)
+        })
+    }
+
+    /// Asks the sizes beside a crossover in turn; `None` when they agree.
+    fn check(
+        &self,
+        sizes: impl Iterator<Item = usize>,
+        expected_win: bool,
+    ) -> Option<CrossoverStep> {
+        for index in sizes {
+            match self.contradicts(index, expected_win) {
+                None => return Some(CrossoverStep::Measure(index)),
+                Some(true) => {
+                    let size = self.sizes[index];
+                    return Some(CrossoverStep::Done(CrossoverChoice::NotMonotone { size }));
+                }
+                Some(false) => {}
+            }
+        }
+        None
     }
 
     /// What to measure next, or the result. The largest size is asked first, then the fit's proposal and the size
-    /// below it, then the bracket is halved; at the end one more size on each side must agree.
+    /// below it, then the bracket is halved; at the end three sizes on each side must agree.
     pub fn step(&self) -> CrossoverStep {
         use CrossoverStep::{Done, Measure};
-        let (Some(top), Some(&never)) = (self.sizes.len().checked_sub(1), self.grid.last()) else {
-            return Done(CrossoverChoice::Never { value: i64::MAX });
+        let never = self.grid.last().copied().unwrap_or(i64::MAX);
+        let (Some(top), Some(&always)) = (self.sizes.len().checked_sub(1), self.grid.first())
+        else {
+            return Done(CrossoverChoice::Never { value: never });
         };
-        match self.wins(top) {
+        match self.wins_by(top, TOP_GAIN.ln_1p()) {
             None => return Measure(top),
-            Some(false) if top == 0 => {
-                return Done(CrossoverChoice::Never { value: never });
-            }
             Some(false) => {
-                return match self.wins(top - 1) {
-                    None => Measure(top - 1),
-                    Some(true) => Done(CrossoverChoice::NotMonotone {
-                        size: self.sizes[top],
-                    }),
-                    Some(false) => Done(CrossoverChoice::Never { value: never }),
-                };
+                let below = top.saturating_sub(CHECKED_SIZES)..top;
+                let step = self.check(below.rev(), false);
+                return step.unwrap_or(Done(CrossoverChoice::Never { value: never }));
             }
             Some(true) => {}
         }
@@ -154,22 +240,16 @@ impl CrossoverSamples {
                 Some(false) => low = middle + 1,
             }
         }
-        for (index, expected) in [(high.checked_add(1), true), (high.checked_sub(2), false)] {
-            let Some(index) = index.filter(|i| *i <= top) else {
-                continue;
-            };
-            match self.wins(index) {
-                None => return Measure(index),
-                Some(wins) if wins != expected => {
-                    return Done(CrossoverChoice::NotMonotone {
-                        size: self.sizes[index],
-                    });
-                }
-                Some(_) => {}
-            }
+        let above = high + 1..(high + 1 + CHECKED_SIZES).min(top + 1);
+        let below = high.saturating_sub(1 + CHECKED_SIZES)..high.saturating_sub(1);
+        let step = self.check(above, true);
+        if let Some(step) = step.or_else(|| self.check(below.rev(), false)) {
+            return step;
         }
+        let Some(last_loss) = high.checked_sub(1).map(|i| self.sizes[i]) else {
+            return Done(CrossoverChoice::Always { value: always });
+        };
         let first_win = self.sizes[high];
-        let last_loss = high.checked_sub(1).map(|i| self.sizes[i]);
         Done(CrossoverChoice::Threshold {
             value: self.snap(first_win, last_loss, crossing),
             first_win,
@@ -178,17 +258,11 @@ impl CrossoverSamples {
     }
 
     /// The grid value for a bracket: nearest to the fitted crossing among those above the last loss and not above the
-    /// first win. Without a loss the value claims nothing below the first win. When the grid has no value in the
-    /// bracket, the next larger one.
-    fn snap(&self, first_win: u64, last_loss: Option<u64>, crossing: Option<f64>) -> i64 {
+    /// first win. When the grid has no value in the bracket, the next larger one.
+    fn snap(&self, first_win: u64, last_loss: u64, crossing: Option<f64>) -> i64 {
         let size = |value: i64| u64::try_from(value).unwrap_or(0);
-        let inside = |value: &&i64| {
-            size(**value) <= first_win && last_loss.is_none_or(|loss| size(**value) > loss)
-        };
-        let target = match (last_loss, crossing) {
-            (Some(_), Some(n)) => n,
-            _ => first_win as f64,
-        };
+        let inside = |value: &&i64| (last_loss + 1..=first_win).contains(&size(**value));
+        let target = crossing.unwrap_or(first_win as f64);
         let distance = |value: i64| ((value.max(1) as f64) / target.max(1.0)).ln().abs();
         self.grid
             .iter()
@@ -237,11 +311,14 @@ const FIRST_CUT: usize = 3;
 /// Rounds of a whole race.
 const LAST_ROUND: usize = 9;
 /// Log ratio below which a candidate is dropped whatever the others do: 25 % more time.
-const HOPELESS: f64 = -0.223;
+pub(crate) const HOPELESS: f64 = -0.223;
+/// Level at which a sign-rank test drops a candidate as slower than the default.
+const SLOWER_ALPHA: f64 = 0.05;
 
 impl RaceSamples {
     /// What to measure next, or the winner. After three rounds and every second one from there the better half stays,
-    /// at least two, and nothing that takes 25 % longer than the default.
+    /// at least two, and nothing that takes 25 % longer than the default or was shown to be slower than it. The best one
+    /// is left in any case: its confirmation says how far it is from winning.
     pub fn step(&self) -> RaceStep {
         let mut live = self.candidates.clone();
         for round in 1..=LAST_ROUND {
@@ -261,7 +338,7 @@ impl RaceSamples {
                 let best = ranked.first().map(|(name, _)| name.clone());
                 live = ranked
                     .into_iter()
-                    .filter(|(_, gain)| *gain > HOPELESS)
+                    .filter(|(name, gain)| *gain > HOPELESS && !self.slower(name, round))
                     .map(|(name, _)| name)
                     .collect();
                 if live.is_empty() {
@@ -276,22 +353,29 @@ impl RaceSamples {
         }
     }
 
+    /// Mean gain over workloads of a candidate in each of the first rounds in which it ran.
+    fn gains(&self, name: &str, rounds: usize) -> Vec<f64> {
+        self.rounds[..rounds.min(self.rounds.len())]
+            .iter()
+            .filter_map(|round| {
+                let gains: Vec<f64> = round
+                    .iter()
+                    .filter(|sample| sample.candidate == name)
+                    .map(|sample| sample.pair.gain())
+                    .collect();
+                (!gains.is_empty()).then(|| gains.iter().sum::<f64>() / gains.len() as f64)
+            })
+            .collect()
+    }
+
+    /// Whether a sign-rank test shows a candidate to be slower than the default.
+    fn slower(&self, name: &str, rounds: usize) -> bool {
+        WalshAverages::new(&self.gains(name, rounds)).lies_below(0.0, SLOWER_ALPHA)
+    }
+
     /// Candidates by median over rounds of the mean gain over workloads, best first; ties keep the target's order.
     fn ranked(&self, live: &[String], rounds: usize) -> Vec<(String, f64)> {
-        let gain = |name: &String| {
-            let per_round: Vec<f64> = self.rounds[..rounds.min(self.rounds.len())]
-                .iter()
-                .filter_map(|round| {
-                    let gains: Vec<f64> = round
-                        .iter()
-                        .filter(|sample| sample.candidate == *name)
-                        .map(|sample| sample.pair.gain())
-                        .collect();
-                    (!gains.is_empty()).then(|| gains.iter().sum::<f64>() / gains.len() as f64)
-                })
-                .collect();
-            median(&per_round).unwrap_or(f64::NEG_INFINITY)
-        };
+        let gain = |name: &String| median(&self.gains(name, rounds)).unwrap_or(f64::NEG_INFINITY);
         let mut ranked: Vec<(String, f64)> =
             live.iter().map(|name| (name.clone(), gain(name))).collect();
         ranked.sort_by(|a, b| b.1.total_cmp(&a.1));
@@ -330,13 +414,14 @@ mod tests {
         loop {
             match samples.step() {
                 CrossoverStep::Measure(i) => {
-                    assert!(!samples.probes.contains_key(&i), "size asked twice");
+                    let known = samples.probes.get(&i).map_or(0, |w| w[0].pairs.len());
+                    assert!(known < CHECK_PAIRS, "size asked for more than it needs");
                     let probe = WorkloadPairs {
                         name: "w".to_owned(),
                         size: sizes[i],
                         pairs: vec![pair(sizes[i]); 5],
                     };
-                    samples.probes.insert(i, vec![probe]);
+                    samples.add(i, vec![probe]);
                 }
                 CrossoverStep::Done(choice) => return (choice, samples.probes.len()),
             }
@@ -369,13 +454,17 @@ mod tests {
                             if size >= first { 0.5 } else { 2.0 }
                         },
                     );
-                let expected = CrossoverChoice::Threshold {
-                    value: first as i64,
-                    first_win: first,
-                    last_loss: i.checked_sub(1).map(|i| SIZES[i]),
+                let value = first as i64;
+                let expected = match i.checked_sub(1) {
+                    None => CrossoverChoice::Always { value },
+                    Some(below) => CrossoverChoice::Threshold {
+                        value,
+                        first_win: first,
+                        last_loss: SIZES[below],
+                    },
                 };
                 assert_eq!(choice, expected);
-                assert!(probes <= 6, "{probes} sizes measured");
+                assert!(probes <= SIZES.len(), "{probes} sizes measured");
             }
         }
     }
@@ -384,7 +473,51 @@ mod tests {
     fn a_second_form_that_never_wins_takes_the_largest_value() {
         let (choice, probes) = search(&SIZES, &GRID, true, |_| 1.1);
         assert_eq!(choice, CrossoverChoice::Never { value: i64::MAX });
-        assert_eq!(probes, 2);
+        assert_eq!(probes, 4);
+    }
+
+    #[test]
+    fn a_gain_below_four_percent_at_the_largest_size_is_never() {
+        let (choice, _) = search(&SIZES, &GRID, true, |_| 0.97);
+        assert_eq!(choice, CrossoverChoice::Never { value: i64::MAX });
+        let (choice, _) = search(&SIZES, &GRID, true, |_| 0.95);
+        assert_eq!(choice, CrossoverChoice::Always { value: 256 });
+    }
+
+    #[test]
+    fn a_size_that_contradicts_by_little_is_asked_again_and_then_let_pass() {
+        let (choice, _) = search(&SIZES, &GRID, false, |size| match size {
+            4096 => 0.98,
+            65536.. => 0.5,
+            _ => 2.0,
+        });
+        assert!(
+            matches!(choice, CrossoverChoice::Threshold { value: 65536, .. }),
+            "{choice:?}"
+        );
+        let (choice, _) = search(&SIZES, &GRID, false, |size| match size {
+            4096 => 0.9,
+            65536.. => 0.5,
+            _ => 2.0,
+        });
+        assert_eq!(choice, CrossoverChoice::NotMonotone { size: 4096 });
+    }
+
+    #[test]
+    fn the_fit_takes_eight_sizes_spread_over_the_range() {
+        let fit_sizes = |sizes: Vec<u64>| {
+            let samples = CrossoverSamples {
+                sizes,
+                ..Default::default()
+            };
+            samples.fit_sizes()
+        };
+        assert_eq!(fit_sizes(SIZES.to_vec()), (0..8).collect::<Vec<_>>());
+        let many = fit_sizes((1..=1000).map(|i| i * 100).collect());
+        assert_eq!(many.len(), 8);
+        assert_eq!((many[0], many[7]), (0, 999));
+        assert_eq!(fit_sizes(vec![7]), [0]);
+        assert!(fit_sizes(vec![]).is_empty());
     }
 
     #[test]
@@ -414,10 +547,10 @@ mod tests {
             CrossoverChoice::Threshold {
                 value: 20_000,
                 first_win: 65536,
-                last_loss: Some(16384)
+                last_loss: 16384
             }
         );
-        assert!(probes <= 5);
+        assert!(probes <= SIZES.len());
     }
 
     #[test]

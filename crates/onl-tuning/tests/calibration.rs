@@ -55,6 +55,7 @@ fn race(machine: &Arc<ScriptedMachine>, sizes: &[u64], ratios: &[f64]) -> Script
             behaves(size as f64 * ratio, format!("tile {i}"))
         }),
         memory_bytes: 0,
+        flops: 0,
     }
 }
 
@@ -248,8 +249,12 @@ fn a_failing_candidate_is_left_out_and_a_failing_default_fails_the_key() {
     };
     assert_eq!(values, tile(2));
     assert!(matches!(faulty(0, Fault::Error), Outcome::Failed { .. }));
-    let Outcome::Failed { reason } = faulty(1, Fault::Panic) else {
-        panic!("a panic fails the key");
+    let Outcome::Promoted { values, .. } = faulty(1, Fault::Panic) else {
+        panic!("the other candidate should win");
+    };
+    assert_eq!(values, tile(2));
+    let Outcome::Failed { reason } = faulty(0, Fault::Panic) else {
+        panic!("a panic of the default fails the key");
     };
     assert!(reason.contains("planted panic"), "{reason}");
 }
@@ -347,6 +352,7 @@ fn crossover(machine: &Arc<ScriptedMachine>, overhead: f64, speedup: f64) -> Scr
             }
         }),
         memory_bytes: 0,
+        flops: 0,
     }
 }
 

@@ -15,6 +15,7 @@
 #![forbid(unsafe_code)]
 
 mod calibration;
+mod ceilings;
 mod environment;
 mod error;
 mod files;
@@ -24,6 +25,7 @@ mod session;
 mod synthetic;
 
 pub use calibration::{calibration_targets, current_execution_descriptor};
+pub use ceilings::measure_ceilings;
 pub use environment::{Environment, ProfileSource};
 pub use error::Error;
 pub use files::{read_value, write_value};

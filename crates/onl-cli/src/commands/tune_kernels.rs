@@ -13,7 +13,7 @@ use onl::tuning::{
 };
 use onl::{
     CalibrationTarget, CpuExecutionDescriptor, Environment, ExecutorLaneCosts, KernelKey,
-    LaneCosts, ParameterRow, calibration_targets,
+    LaneCosts, ParameterRow, calibration_targets, measure_ceilings,
 };
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
@@ -92,7 +92,7 @@ struct Setup {
     /// Measured here rather than assumed or handed over.
     measured_costs: Option<LaneCosts>,
     // Targets go before the executor that they run on.
-    _lease: Arc<onl::ExecutorLease>,
+    lease: Arc<onl::ExecutorLease>,
 }
 
 impl Setup {
@@ -118,7 +118,7 @@ impl Setup {
             targets,
             lane_costs,
             measured_costs,
-            _lease: lease,
+            lease,
         })
     }
 
@@ -154,6 +154,7 @@ impl Setup {
             settings,
             execution: self.execution.clone(),
             build,
+            ceilings: Some(measure_ceilings(&self.lease, &self.execution)),
         }
     }
 }

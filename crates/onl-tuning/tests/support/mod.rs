@@ -50,15 +50,23 @@ impl Noise {
         self.random.shuffle(items);
     }
 
+    pub fn coin(&mut self) -> bool {
+        self.random.next_f64() < 0.5
+    }
+
     /// What the next sample is multiplied by.
     pub fn factor(&mut self) -> f64 {
+        self.factor_with_spikes(0.05)
+    }
+
+    pub fn factor_with_spikes(&mut self, spikes: f64) -> f64 {
         if self.scale == 0.0 {
             return 1.0;
         }
         let (rho, sd): (f64, f64) = (0.99, 0.03 * self.scale);
         self.drift = rho * self.drift + (1.0 - rho * rho).sqrt() * sd * self.normal();
         let mut factor = self.drift.exp() * (0.015 * self.scale * self.normal()).exp();
-        if self.random.next_f64() < 0.05 {
+        if self.random.next_f64() < spikes {
             factor *= 1.0 - 0.4 * self.scale * self.random.next_f64().max(1e-300).ln();
         }
         if self.random.next_f64() < 0.01 {
@@ -140,6 +148,7 @@ pub struct ScriptedTarget {
     pub search: Search,
     pub script: Script,
     pub memory_bytes: u64,
+    pub flops: u64,
 }
 
 struct ScriptedInstance {
@@ -164,6 +173,8 @@ impl CalibrationTarget for ScriptedTarget {
                 name: format!("case/{size}"),
                 size: *size,
                 memory_bytes: self.memory_bytes,
+                flops: self.flops,
+                bytes: 0,
                 cache_state: CacheState::OwnWarm,
             })
             .collect()
@@ -247,5 +258,6 @@ pub fn calibrator<'a>(
         settings,
         execution: execution(4),
         build: BTreeMap::new(),
+        ceilings: None,
     }
 }
