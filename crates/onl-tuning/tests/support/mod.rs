@@ -18,6 +18,7 @@ use std::sync::{Arc, Mutex};
 pub struct ScriptedMachine {
     now_ns: AtomicU64,
     noise: Mutex<Noise>,
+    ramp: Mutex<(f64, f64)>,
     pub longest_call_ns: AtomicU64,
     pub calls: AtomicU64,
 }
@@ -81,6 +82,7 @@ impl ScriptedMachine {
         Arc::new(ScriptedMachine {
             now_ns: AtomicU64::new(0),
             noise: Mutex::new(Noise::new(seed, scale)),
+            ramp: Mutex::new((1.0, 1.0)),
             longest_call_ns: AtomicU64::new(0),
             calls: AtomicU64::new(0),
         })
@@ -90,8 +92,15 @@ impl ScriptedMachine {
         Self::noisy(0, 0.0)
     }
 
+    /// Makes calls take ever longer, up to a factor, over a length of time.
+    pub fn ramp(&self, factor: f64, over_ns: u64) {
+        *self.ramp.lock().unwrap() = (factor, over_ns as f64);
+    }
+
     pub fn spend(&self, ns: f64) {
-        let factor = self.noise.lock().unwrap().factor();
+        let (top, over_ns) = *self.ramp.lock().unwrap();
+        let part = (self.now_ns() as f64 / over_ns).min(1.0);
+        let factor = self.noise.lock().unwrap().factor() * (1.0 + (top - 1.0) * part);
         let ns = (ns * factor).round() as u64;
         self.calls.fetch_add(1, Ordering::Relaxed);
         self.longest_call_ns.fetch_max(ns, Ordering::Relaxed);
