@@ -6,6 +6,7 @@ mod model_check;
 mod models;
 mod process;
 mod profiling_cost;
+mod revisions;
 mod thread_sanitizer;
 mod tuning_agreement;
 
@@ -24,6 +25,8 @@ struct Arguments {
 enum Task {
     /// Compare the dependencies of all crates with the table of layers.
     CheckLayers,
+    /// Compare the sources of kernel bodies with the committed list: a changed body needs a new revision.
+    CheckRevisions(revisions::RevisionArguments),
     /// Fetch or generate the models that tests and benches run.
     FetchModels(models::FetchArguments),
     /// Check the executor's protocol with the model checkers loom and shuttle, as it is and with each of its points
@@ -42,6 +45,7 @@ enum Task {
 fn main() -> ExitCode {
     let result = match Arguments::parse().task {
         Task::CheckLayers => layers::check_workspace(),
+        Task::CheckRevisions(arguments) => revisions::check_workspace(&arguments),
         Task::FetchModels(arguments) => models::fetch(&arguments),
         Task::ModelCheck(arguments) => model_check::check(&arguments),
         Task::ProfilingCost => profiling_cost::compare(),
