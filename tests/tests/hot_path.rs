@@ -1,5 +1,6 @@
 //! After preparation a run of a planned shape allocates nothing, opens nothing and asks the registry nothing; its caller
-//! reads no clock; its only system calls are those of waiting lanes.
+//! reads no clock. A run on one lane makes no system call; on several the only ones are those of waiting lanes: futex wait
+//! and wake, the repair of a lane's own mask, and giving way on a processor that others want too.
 
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 
@@ -46,51 +47,81 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// System calls that waiting and moving lanes may make, and the end of the process.
-const ALLOWED: [i64; 9] = [
-    libc::SYS_futex,
-    libc::SYS_sched_setaffinity,
-    libc::SYS_sched_getaffinity,
-    libc::SYS_sched_yield,
-    libc::SYS_getcpu,
-    libc::SYS_clock_gettime,
-    libc::SYS_restart_syscall,
-    libc::SYS_exit,
-    libc::SYS_exit_group,
+/// A system call that is allowed, for one value of one of its arguments where an argument is named.
+struct Allowed {
+    number: i64,
+    argument: Option<(u32, i64)>,
+}
+
+const fn allow(number: i64) -> Allowed {
+    Allowed {
+        number,
+        argument: None,
+    }
+}
+
+const fn allow_with(number: i64, index: u32, value: i64) -> Allowed {
+    Allowed {
+        number,
+        argument: Some((index, value)),
+    }
+}
+
+/// The end of the process, which is no part of the runs.
+const END: Allowed = allow(libc::SYS_exit_group);
+
+/// What lanes may do while they wait for each other, and the end of the process.
+const WAITING: [Allowed; 8] = [
+    // Sleep and wake, without a time limit and within the process.
+    allow_with(
+        libc::SYS_futex,
+        1,
+        (libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG) as i64,
+    ),
+    allow_with(
+        libc::SYS_futex,
+        1,
+        (libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG) as i64,
+    ),
+    // A lane that leaves its caller's processor: its own mask.
+    allow_with(libc::SYS_sched_setaffinity, 0, 0),
+    allow_with(libc::SYS_sched_getaffinity, 0, 0),
+    // A lane that shares its processor with others while it waits gives way to them.
+    allow(libc::SYS_sched_yield),
+    // Which processor and which time it is, where the system has no faster way to ask.
+    allow(libc::SYS_getcpu),
+    allow_with(libc::SYS_clock_gettime, 0, libc::CLOCK_MONOTONIC as i64),
+    END,
 ];
 
 /// From here on any other system call of any thread kills the process.
-fn forbid_system_calls() {
-    let load = libc::sock_filter {
-        code: 0x20,
+fn forbid_system_calls(allowed: &[Allowed]) {
+    // Classic packet filter: load a word of the call, jump when equal, return.
+    let instruction = |code: u32, jf: u8, k: u32| libc::sock_filter {
+        code: code as u16,
         jt: 0,
-        jf: 0,
-        k: 0,
+        jf,
+        k,
     };
-    let allow = libc::sock_filter {
-        code: 0x06,
-        jt: 0,
-        jf: 0,
-        k: libc::SECCOMP_RET_ALLOW,
+    let load = |offset| instruction(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, offset);
+    let or_skip = |value, skipped| {
+        let code = libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K;
+        instruction(code, skipped, value)
     };
-    let kill = libc::sock_filter {
-        code: 0x06,
-        jt: 0,
-        jf: 0,
-        k: libc::SECCOMP_RET_KILL_PROCESS,
-    };
-    let mut program = vec![load];
-    for (index, number) in ALLOWED.iter().enumerate() {
-        let to_allow = (ALLOWED.len() - index) as u8;
-        program.push(libc::sock_filter {
-            code: 0x15,
-            jt: to_allow,
-            jf: 0,
-            k: *number as u32,
-        });
+    let verdict = |value| instruction(libc::BPF_RET | libc::BPF_K, 0, value);
+    let mut program = Vec::new();
+    for call in allowed {
+        program.push(load(0));
+        let rest = if call.argument.is_some() { 3 } else { 1 };
+        program.push(or_skip(call.number as u32, rest));
+        if let Some((index, value)) = call.argument {
+            // Arguments are 64 bits wide from byte 16 on; their low half comes first.
+            program.push(load(16 + 8 * index));
+            program.push(or_skip(value as u32, 1));
+        }
+        program.push(verdict(libc::SECCOMP_RET_ALLOW));
     }
-    program.push(kill);
-    program.push(allow);
+    program.push(verdict(libc::SECCOMP_RET_KILL_PROCESS));
     let mut filter = libc::sock_fprog {
         len: program.len() as u16,
         filter: program.as_mut_ptr(),
@@ -205,7 +236,8 @@ fn thousand_quiet_runs(threads: u32, recorded: bool) {
         forbid_clocks();
     }
     if !recorded {
-        forbid_system_calls();
+        let alone = [END];
+        forbid_system_calls(if threads == 1 { &alone } else { &WAITING });
     }
     let before = ALLOCATIONS.load(Ordering::SeqCst);
     let mut failed = false;
@@ -265,6 +297,45 @@ fn serial_runs_are_quiet() {
 #[test]
 fn parallel_runs_are_quiet() {
     assert_quiet(2, "parallel_runs_are_quiet");
+}
+
+#[test]
+fn other_system_calls_are_found() {
+    const TEST: &str = "other_system_calls_are_found";
+    match std::env::var("ONL_QUIET_RUNS").as_deref() {
+        Ok("number") => {
+            forbid_system_calls(&WAITING);
+            // SAFETY: no arguments, no memory.
+            unsafe { libc::getppid() };
+        }
+        Ok("argument") => {
+            forbid_system_calls(&WAITING);
+            // SAFETY: wakes nobody; the word outlives the call.
+            unsafe { libc::syscall(libc::SYS_futex, &0u32, libc::FUTEX_WAKE, 1) };
+        }
+        Ok("allowed") => {
+            forbid_system_calls(&WAITING);
+            let operation = libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG;
+            // SAFETY: wakes nobody; the word outlives the call. Then the process ends.
+            unsafe {
+                libc::syscall(libc::SYS_futex, &0u32, operation, 1);
+                libc::_exit(0)
+            }
+        }
+        _ => {}
+    }
+    let child = |what: &str| {
+        let executable = std::env::current_exe().expect("a test has a path");
+        let output = Command::new(executable)
+            .env("ONL_QUIET_RUNS", what)
+            .args(["--exact", TEST, "--nocapture", "--test-threads", "1"])
+            .output()
+            .expect("the test starts again");
+        (output.status.code(), output.status.signal())
+    };
+    assert_eq!(child("number"), (None, Some(libc::SIGSYS)));
+    assert_eq!(child("argument"), (None, Some(libc::SIGSYS)));
+    assert_eq!(child("allowed"), (Some(0), None));
 }
 
 #[test]
