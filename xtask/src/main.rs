@@ -1,6 +1,7 @@
 //! Development tasks of the workspace. `cargo xtask TASK`; nothing here links a crate of the workspace.
 
 mod arm64;
+mod cases;
 mod layers;
 mod model_check;
 mod models;
@@ -23,6 +24,8 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Task {
+    /// Check that the table of tuning cases is complete and the tests that it names exist.
+    CheckCases,
     /// Compare the dependencies of all crates with the table of layers.
     CheckLayers,
     /// Compare the sources of kernel bodies with the committed list: a changed body needs a new revision.
@@ -44,6 +47,7 @@ enum Task {
 
 fn main() -> ExitCode {
     let result = match Arguments::parse().task {
+        Task::CheckCases => cases::check_workspace(),
         Task::CheckLayers => layers::check_workspace(),
         Task::CheckRevisions(arguments) => revisions::check_workspace(&arguments),
         Task::FetchModels(arguments) => models::fetch(&arguments),
