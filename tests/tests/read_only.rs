@@ -75,7 +75,7 @@ fn has(arguments: &[&str], word: &str) -> bool {
 }
 
 /// Command lines that must not write profiles, with the exit codes that are no failure.
-fn commands(model: &str, output: &str) -> Vec<(Vec<String>, &'static [i32])> {
+fn commands(model: &str, output: &str, export: &str) -> Vec<(Vec<String>, &'static [i32])> {
     let mut commands: Vec<(Vec<&str>, &'static [i32])> = vec![
         (vec!["inventory"], &[0]),
         (vec!["inventory", "--json"], &[0]),
@@ -92,14 +92,36 @@ fn commands(model: &str, output: &str) -> Vec<(Vec<String>, &'static [i32])> {
         (vec!["tune-kernels"], &[0]),
         (vec!["tune-kernels", "--only-missing", "--json"], &[0]),
     ];
-    if has(&[], "kernel-baseline") {
-        // A machine that is too noisy to measure ends them with 3.
-        commands.push((
+    // Without a saved row for this machine there is nothing to export.
+    let tuning = [
+        (
+            "export",
+            "--output",
+            vec!["tuning", "export", "--output", export],
+        ),
+        ("prune", "--dry-run", vec!["tuning", "prune", "--dry-run"]),
+        (
+            "remove",
+            "--dry-run",
+            vec!["tuning", "remove", "Abs", "--dry-run"],
+        ),
+    ];
+    for (action, option, words) in tuning {
+        if has(&["tuning"], action) && has(&["tuning", action], option) {
+            commands.push((words, &[0, 1]));
+        }
+    }
+    // A machine that is too noisy to measure ends these with 3.
+    let baseline = [
+        (
+            "--op",
             vec!["kernel-baseline", "--op", "Abs", "--repeat", "1"],
-            &[0, 3],
-        ));
-        if has(&["kernel-baseline"], "--check") {
-            commands.push((vec!["kernel-baseline", "--check"], &[0, 3]));
+        ),
+        ("--check", vec!["kernel-baseline", "--check"]),
+    ];
+    for (option, words) in baseline {
+        if has(&[], "kernel-baseline") && has(&["kernel-baseline"], option) {
+            commands.push((words, &[0, 3]));
         }
     }
     commands
@@ -119,12 +141,11 @@ fn leave_untouched(name: &str, folder: &Path) {
         .output("y", ElementType::Float32)
         .bytes();
     std::fs::write(&model, bytes).expect("the folder is writable");
-    let (model, output) = (
-        model.display().to_string(),
-        scratch.path().join("out").display().to_string(),
-    );
+    let model = model.display().to_string();
+    let [output, export] =
+        ["out", "export.toml"].map(|name| scratch.path().join(name).display().to_string());
     let before = contents(folder);
-    for (arguments, codes) in commands(&model, &output) {
+    for (arguments, codes) in commands(&model, &output, &export) {
         let done = onl()
             .current_dir(scratch.path())
             .env("ONL_TUNING_CACHE", folder)
