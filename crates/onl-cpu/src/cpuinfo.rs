@@ -49,6 +49,17 @@ const AARCH64_FEATURES: &[(&str, &str)] = &[
     ("sve2", "sve2"),
 ];
 
+/// Names of the instruction-set features that are looked for on processors of an architecture; none for others than
+/// `x86_64`, `x86` and `aarch64`.
+pub fn known_features(architecture: &str) -> impl Iterator<Item = &'static str> {
+    let known = match architecture {
+        "x86_64" | "x86" => X86_FEATURES,
+        "aarch64" => AARCH64_FEATURES,
+        _ => &[],
+    };
+    known.iter().map(|(name, _)| *name)
+}
+
 /// Implementer codes of the Arm main identification register.
 const ARM_IMPLEMENTERS: &[(u32, &str)] = &[
     (0x41, "arm"),

@@ -22,6 +22,7 @@ pub mod fixtures;
 
 pub use affinity::current_thread_mask;
 pub use cpu_set::CpuSet;
+pub use cpuinfo::known_features;
 pub use denormal::{DenormalGuard, DenormalMode};
 pub use descriptor::{CpuDescriptor, CpuExecutionDescriptor};
 pub use source::SystemRoot;
