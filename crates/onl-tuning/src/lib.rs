@@ -28,8 +28,8 @@ mod selector;
 pub mod statistics;
 
 pub use cache::{
-    CacheError, CacheFolder, CachedLaneCosts, CachedRow, Choices, FORMAT_VERSION, FileState,
-    LoadReport, RowKind, UpdateReport, UpdateStep, VoidRow,
+    CacheError, CacheFolder, CachedLaneCosts, CachedProfile, CachedRow, Choices, FORMAT_VERSION,
+    FileState, LoadReport, RowKind, UpdateReport, UpdateStep, VoidRow,
 };
 pub use calibrator::{CalibrationSettings, Calibrator, Controls, Progress};
 pub use ceilings::{BandwidthCeiling, Ceilings};
@@ -43,7 +43,7 @@ pub use identity::{ProcessorIdentity, execution_id};
 pub use lane_costs::{LaneCostProbe, measure_lane_costs};
 pub use operations::{
     EvidenceRecord, LoadOutcome, UnusedRow, calibrate_registered_kernels, kernel_tuning_parameters,
-    load_kernel_tuning_cache, update_kernel_tuning_cache,
+    load_kernel_tuning_cache, publish_choices, update_kernel_tuning_cache,
 };
 pub use process::{
     Confirmations, KeyResult, Outcome, ProcessError, ProcessRunner, Proposal, Proposals,

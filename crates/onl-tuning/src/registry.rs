@@ -190,6 +190,38 @@ impl TuningRegistry {
         })
     }
 
+    /// Publishes, in one change, the lane costs and those rows of a batch that are valid, and says of the other rows,
+    /// by their position, what is wrong with them. For rows of a file, where one bad row voids that row alone.
+    ///
+    /// # Errors
+    /// [`RegistryError::LaneCosts`], [`RegistryError::Poisoned`]; nothing is published then.
+    pub fn publish_valid(
+        &self,
+        batch: ProfileBatch,
+    ) -> Result<Vec<(usize, RegistryError)>, RegistryError> {
+        let mut refused = Vec::new();
+        self.change(|generation| {
+            let mut published: Vec<ProfileRow> = Vec::with_capacity(batch.rows.len());
+            for (i, row) in batch.rows.into_iter().enumerate() {
+                let repeated = published
+                    .iter()
+                    .find(|other| other.key == row.key && other.scope == row.scope)
+                    .map(|other| repeated(other, &row));
+                match repeated.map_or_else(|| generation.insert(row.clone()), Err) {
+                    Ok(()) => published.push(row),
+                    Err(error) => refused.push((i, error)),
+                }
+            }
+            for (descriptor, costs) in batch.lane_costs {
+                check_lane_costs(costs)?;
+                let id = execution_id(&descriptor);
+                generation.lane_costs.insert(id, costs);
+            }
+            Ok(())
+        })?;
+        Ok(refused)
+    }
+
     /// Checks one row against the registered kernels without publishing it.
     ///
     /// # Errors
@@ -451,14 +483,18 @@ fn check_repetition(rows: &[ProfileRow]) -> Result<(), RegistryError> {
             .iter()
             .find(|other| other.key == row.key && other.scope == row.scope);
         if let Some(earlier) = earlier {
-            return Err(RegistryError::Repeated {
-                key: Box::new(row.key.clone()),
-                first: earlier.origin.clone(),
-                second: row.origin.clone(),
-            });
+            return Err(repeated(earlier, row));
         }
     }
     Ok(())
+}
+
+fn repeated(earlier: &ProfileRow, row: &ProfileRow) -> RegistryError {
+    RegistryError::Repeated {
+        key: Box::new(row.key.clone()),
+        first: earlier.origin.clone(),
+        second: row.origin.clone(),
+    }
 }
 
 fn check_lane_costs(costs: LaneCosts) -> Result<(), RegistryError> {

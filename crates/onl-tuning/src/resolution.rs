@@ -38,7 +38,10 @@ pub struct Explanation {
 }
 
 /// Why a row is not for an execution identity; `None` when it is.
-fn mismatch(scope: &ProfileScope, descriptor: &CpuExecutionDescriptor) -> Option<String> {
+pub(crate) fn mismatch(
+    scope: &ProfileScope,
+    descriptor: &CpuExecutionDescriptor,
+) -> Option<String> {
     let listed = |fields: Vec<String>| (!fields.is_empty()).then(|| fields.join("; "));
     match scope {
         ProfileScope::Execution(saved) if **saved == *descriptor => None,

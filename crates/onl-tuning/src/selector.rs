@@ -1,11 +1,14 @@
 //! Selectors: profiles for classes of processors.
 
-use onl_cpu::CpuExecutionDescriptor;
+use onl_cpu::{CpuExecutionDescriptor, known_features};
 use onl_snapshot::ValueSource;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
+use std::fmt;
 
 /// A class of processors. Fields left empty do not restrict it.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct CpuSelector {
     /// Architecture, as `x86_64`.
     pub architecture: Option<String>,
@@ -23,10 +26,19 @@ pub struct CpuSelector {
     pub minimum_participants: Option<u32>,
     /// Most participants.
     pub maximum_participants: Option<u32>,
+    /// Whether two lanes may share a physical core.
+    pub smt_used: Option<bool>,
+    /// Affinity class, as `physical_cores`.
+    pub affinity: Option<String>,
+    /// Wait mode, as `balanced`.
+    pub wait_mode: Option<String>,
+    /// Quota class, as `unlimited` or `quota_2`.
+    pub quota: Option<String>,
 }
 
 /// How specific a selector is. Compared field by field in this order: the number of vendor, family and models given;
-/// the narrowness of the model list; the number of features named; the number of participant bounds; whether the
+/// the narrowness of the model list; the number of features named; the number of participant bounds; the
+/// number of conditions on the use of the processor (lanes that share a core, affinity, wait mode, quota); whether the
 /// architecture is given.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Specificity {
@@ -34,10 +46,38 @@ pub struct Specificity {
     model_narrowness: u32,
     features: usize,
     participant_bounds: u32,
+    use_conditions: u32,
     architecture: u32,
 }
 
 impl CpuSelector {
+    /// The narrowest class that an execution identity is in: its architecture, vendor, family, model, features, number
+    /// of participants and use. Features that [`known_features`] lists and the processor lacks are excluded.
+    ///
+    /// # Errors
+    /// A sentence that says which part of the processor's identity is unknown: a class without it would hold other
+    /// processors too.
+    pub fn exactly(d: &CpuExecutionDescriptor) -> Result<Self, String> {
+        let unknown = |name: &str| format!("the processor's {name} is unknown");
+        Ok(CpuSelector {
+            architecture: Some(d.architecture.clone()),
+            vendor: Some(d.vendor.clone().ok_or_else(|| unknown("vendor"))?),
+            family: Some(d.family.ok_or_else(|| unknown("family"))?),
+            models: vec![d.model.ok_or_else(|| unknown("model"))?],
+            required_features: d.features.clone(),
+            excluded_features: known_features(&d.architecture)
+                .map(str::to_owned)
+                .filter(|feature| !d.features.contains(feature))
+                .collect(),
+            minimum_participants: Some(d.participants),
+            maximum_participants: Some(d.participants),
+            smt_used: Some(d.smt_used),
+            affinity: Some(d.affinity.clone()),
+            wait_mode: Some(d.wait_mode.clone()),
+            quota: Some(d.quota.clone()),
+        })
+    }
+
     /// Whether the selector is well formed.
     ///
     /// # Errors
@@ -78,12 +118,23 @@ impl CpuSelector {
             && self.family.is_none()
             && self.models.is_empty()
             && self.minimum_participants.is_none()
-            && self.maximum_participants.is_none();
+            && self.maximum_participants.is_none()
+            && self.use_conditions() == 0;
         if isa_only {
             ValueSource::InstructionSet
         } else {
             ValueSource::Selector
         }
+    }
+
+    fn use_conditions(&self) -> u32 {
+        let given = [
+            self.smt_used.is_some(),
+            self.affinity.is_some(),
+            self.wait_mode.is_some(),
+            self.quota.is_some(),
+        ];
+        given.into_iter().map(u32::from).sum()
     }
 
     /// How specific the selector is.
@@ -101,6 +152,7 @@ impl CpuSelector {
             features: self.required_features.len() + self.excluded_features.len(),
             participant_bounds: count(self.minimum_participants.is_some())
                 + count(self.maximum_participants.is_some()),
+            use_conditions: self.use_conditions(),
             architecture: count(self.architecture.is_some()),
         }
     }
@@ -150,6 +202,10 @@ impl CpuSelector {
                     )
                 })
             })
+            .or_else(|| differs("smt_used", &self.smt_used, Some(&d.smt_used)))
+            .or_else(|| differs("affinity", &self.affinity, Some(&d.affinity)))
+            .or_else(|| differs("wait_mode", &self.wait_mode, Some(&d.wait_mode)))
+            .or_else(|| differs("quota", &self.quota, Some(&d.quota)))
     }
 
     /// Whether some execution identity lies in both classes.
@@ -173,5 +229,42 @@ impl CpuSelector {
             && self.required_features.is_disjoint(&other.excluded_features)
             && other.required_features.is_disjoint(&self.excluded_features)
             && low_a.max(low_b) <= high_a.min(high_b)
+            && compatible(&self.smt_used, &other.smt_used)
+            && compatible(&self.affinity, &other.affinity)
+            && compatible(&self.wait_mode, &other.wait_mode)
+            && compatible(&self.quota, &other.quota)
+    }
+}
+
+impl fmt::Display for CpuSelector {
+    /// The fields given, features by their number.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut parts = Vec::new();
+        let mut part = |name: &str, value: Option<String>| {
+            parts.extend(value.map(|value| format!("{name} {value}")));
+        };
+        let count = |n: usize| (n > 0).then(|| n.to_string());
+        part("architecture", self.architecture.clone());
+        part("vendor", self.vendor.clone());
+        part("family", self.family.map(|n| n.to_string()));
+        let models: Vec<String> = self.models.iter().map(u32::to_string).collect();
+        part("model", (!models.is_empty()).then(|| models.join("|")));
+        part("features required", count(self.required_features.len()));
+        part("features excluded", count(self.excluded_features.len()));
+        part(
+            "participants",
+            match (self.minimum_participants, self.maximum_participants) {
+                (None, None) => None,
+                (Some(low), Some(high)) if low == high => Some(low.to_string()),
+                (Some(low), Some(high)) => Some(format!("{low} to {high}")),
+                (Some(low), None) => Some(format!("from {low}")),
+                (None, Some(high)) => Some(format!("up to {high}")),
+            },
+        );
+        part("smt_used", self.smt_used.map(|used| used.to_string()));
+        part("affinity", self.affinity.clone());
+        part("wait_mode", self.wait_mode.clone());
+        part("quota", self.quota.clone());
+        f.write_str(&parts.join(", "))
     }
 }

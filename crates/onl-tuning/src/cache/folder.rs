@@ -1,15 +1,19 @@
 //! Reading and changing the cache folder.
 
 use super::format::{self, Choices};
-use super::{CachedLaneCosts, CachedRow};
+use super::{CachedLaneCosts, CachedProfile, CachedRow};
 use crate::identity::sha256_hex;
+use onl_snapshot::KernelKey;
+use std::collections::HashMap;
 use std::ffi::OsString;
 use std::fmt;
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use thiserror::Error;
+use toml::Table;
 
 const CHOICES: &str = "choices.toml";
 const EVIDENCE: &str = "evidence";
@@ -269,26 +273,20 @@ impl CacheFolder {
                 return (report, Vec::new());
             }
         };
-        match std::str::from_utf8(&bytes) {
-            Ok(text) => {
-                let parsed = format::parse(text);
-                report.state = parsed.state;
-                report.choices = parsed.choices;
-                report.void = parsed.void;
-                report.unknown = parsed.unknown;
-            }
-            Err(error) => {
-                report.state = FileState::Corrupt {
-                    reason: format!("it is not UTF-8 text: {error}"),
-                };
-            }
-        }
-        (report, bytes)
+        (Self::parse(&report.path, &bytes), bytes)
     }
 
-    /// Reads choices from a text of the same format, as an export; for import through [`update`](Self::update).
-    pub fn parse(path: &Path, text: &str) -> LoadReport {
-        let parsed = format::parse(text);
+    /// Reads choices from bytes of the same format, as an export; for import through [`modify`](Self::modify).
+    pub fn parse(path: &Path, bytes: impl AsRef<[u8]>) -> LoadReport {
+        let parsed = match std::str::from_utf8(bytes.as_ref()) {
+            Ok(text) => format::parse(text),
+            Err(error) => format::Parsed {
+                state: FileState::Corrupt {
+                    reason: format!("it is not UTF-8 text: {error}"),
+                },
+                ..format::Parsed::default()
+            },
+        };
         LoadReport {
             path: path.to_owned(),
             state: parsed.state,
@@ -339,6 +337,14 @@ impl CacheFolder {
         }
         let mut choices = before.choices.clone();
         change(&mut choices);
+        if before.state == FileState::Missing && choices == Choices::default() {
+            return Ok(UpdateReport {
+                path: target,
+                changed: false,
+                quarantined: None,
+                before,
+            });
+        }
         let text = choices.render();
         check_rendered(&choices, &text)?;
         if text.as_bytes() == bytes {
@@ -355,7 +361,7 @@ impl CacheFolder {
         let quarantined = if partial || whole {
             let name = format!("{CHOICES}.quarantined-{}", &sha256_hex(&bytes)[..16]);
             let copy = self.path.join(name);
-            self.place(&copy, &bytes)?;
+            place(&copy, "", &bytes)?;
             Some(copy)
         } else {
             None
@@ -373,7 +379,7 @@ impl CacheFolder {
         drop(file);
         self.reached(UpdateStep::TemporarySynced)?;
         if before.state != FileState::Missing {
-            self.place(&self.path.join(format!("{CHOICES}.previous")), &bytes)?;
+            place(&self.path.join(format!("{CHOICES}.previous")), "", &bytes)?;
         }
         self.reached(UpdateStep::PreviousKept)?;
         fs::rename(&temporary, &target).map_err(|e| unwritable("replacing", &target, e))?;
@@ -400,7 +406,11 @@ impl CacheFolder {
         if fs::read(&path).is_ok_and(|bytes| bytes == json.as_bytes()) {
             return Ok(digest);
         }
-        self.place(&path, json.as_bytes())?;
+        // Without the lock, so another writer must not share the temporary file.
+        static WRITES: AtomicU64 = AtomicU64::new(0);
+        let write = WRITES.fetch_add(1, Ordering::Relaxed);
+        let suffix = format!("-{}-{write}", std::process::id());
+        place(&path, &suffix, json.as_bytes())?;
         Ok(digest)
     }
 
@@ -423,24 +433,6 @@ impl CacheFolder {
         } else {
             Err(fail("its bytes do not match its digest".to_owned()))
         }
-    }
-
-    /// Puts bytes under a name in one step, through a synced temporary file beside it.
-    fn place(&self, path: &Path, bytes: &[u8]) -> Result<(), CacheError> {
-        let mut name = path.as_os_str().to_owned();
-        name.push(format!(".tmp-{}", std::process::id()));
-        let temporary = PathBuf::from(name);
-        let mut placed = File::create(&temporary).and_then(|mut file| {
-            file.write_all(bytes)?;
-            file.sync_all()
-        });
-        if placed.is_ok() {
-            placed = fs::rename(&temporary, path);
-        }
-        placed.map_err(|e| {
-            let _ = fs::remove_file(&temporary);
-            unwritable("writing", path, e)
-        })
     }
 
     /// Takes the exclusive lock. The system frees it when the process ends, so no lock outlives a crash.
@@ -486,24 +478,68 @@ fn check_rendered(choices: &Choices, text: &str) -> Result<(), CacheError> {
             reason: void.reason,
         });
     }
+    // Unknown keys may hold NaN, which equals nothing; the rest must be equal.
+    let rows: HashMap<_, _> = parsed.choices.rows.iter().map(|r| (r.slot(), r)).collect();
     for row in &choices.rows {
-        // Unknown keys may hold NaN, which equals nothing.
-        let same = |other: &CachedRow| {
-            other.key == row.key
-                && other.execution == row.execution
-                && other.kind == row.kind
-                && other.values == row.values
-                && other.domain == row.domain
-                && other.evidence == row.evidence
-        };
-        if !parsed.choices.rows.iter().any(same) {
-            return Err(CacheError::Row {
-                kernel: row.key.to_string(),
-                reason: "it does not read back as it was written".to_owned(),
-            });
+        let same = rows.get(&row.slot()).is_some_and(|other| {
+            CachedRow {
+                unknown: Table::new(),
+                ..row.clone()
+            } == CachedRow {
+                unknown: Table::new(),
+                ..(*other).clone()
+            }
+        });
+        if !same {
+            return Err(unequal(&row.key));
+        }
+    }
+    let profiles: HashMap<_, _> = parsed
+        .choices
+        .profiles
+        .iter()
+        .map(|p| (p.slot(), p))
+        .collect();
+    for profile in &choices.profiles {
+        let same = profiles.get(&profile.slot()).is_some_and(|other| {
+            CachedProfile {
+                unknown: Table::new(),
+                ..profile.clone()
+            } == CachedProfile {
+                unknown: Table::new(),
+                ..(*other).clone()
+            }
+        });
+        if !same {
+            return Err(unequal(&profile.key));
         }
     }
     Ok(())
+}
+
+fn unequal(key: &KernelKey) -> CacheError {
+    CacheError::Row {
+        kernel: key.to_string(),
+        reason: "it does not read back as it was written".to_owned(),
+    }
+}
+
+/// Puts bytes under a name in one step, through a synced temporary file beside it.
+fn place(path: &Path, suffix: &str, bytes: &[u8]) -> Result<(), CacheError> {
+    let mut name = path.as_os_str().to_owned();
+    name.push(format!(".tmp{suffix}"));
+    let temporary = PathBuf::from(name);
+    let mut placed = File::create(&temporary).and_then(|mut file| {
+        file.write_all(bytes)?;
+        file.sync_all()
+    });
+    if placed.is_ok() {
+        placed = fs::rename(&temporary, path);
+    }
+    placed.map_err(|e| {
+        let _ = fs::remove_file(&temporary);
+        unwritable("writing", path, e)
+    })
 }
 
 fn unwritable(action: &'static str, path: &Path, source: io::Error) -> CacheError {

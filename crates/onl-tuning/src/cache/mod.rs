@@ -2,10 +2,12 @@
 
 mod folder;
 mod format;
+mod read;
 mod row;
+mod write;
 
 pub use folder::{
     CacheError, CacheFolder, FileState, LoadReport, UpdateReport, UpdateStep, VoidRow,
 };
 pub use format::{Choices, FORMAT_VERSION};
-pub use row::{CachedLaneCosts, CachedRow, RowKind};
+pub use row::{CachedLaneCosts, CachedProfile, CachedRow, RowKind};

@@ -1,3 +1,5 @@
+use super::write::write_selector;
+use crate::CpuSelector;
 use crate::identity::execution_id;
 use onl_cpu::CpuExecutionDescriptor;
 use onl_snapshot::{KernelKey, LaneCosts, ParameterRow, SizeDomain};
@@ -65,6 +67,38 @@ impl CachedRow {
             format!("{}/{device}", self.key),
             execution_id(&self.execution),
         )
+    }
+}
+
+/// A saved choice for one kernel on a class of processors, from an import. A file has at most one per kernel, class and
+/// priority, whatever the revision.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CachedProfile {
+    /// Kernel and the revision that was measured.
+    pub key: KernelKey,
+    /// The class; the row is used inside it only.
+    pub selector: CpuSelector,
+    /// Order among selectors of equal specificity, higher first.
+    pub priority: i32,
+    /// What the row says.
+    pub kind: RowKind,
+    /// Values, by name.
+    pub values: ParameterRow,
+    /// Measured sizes.
+    pub domain: SizeDomain,
+    /// SHA-256 of the evidence record of the machine that measured, in hexadecimal.
+    pub evidence: String,
+    /// Keys of the file that this version does not know; kept when the file is written again.
+    pub unknown: toml::Table,
+}
+
+impl CachedProfile {
+    /// What makes a profile unique within a file.
+    pub(crate) fn slot(&self) -> (String, String, i32) {
+        let device = format!("{:?}", self.key.device);
+        let mut selector = String::new();
+        write_selector(&mut selector, &self.selector);
+        (format!("{}/{device}", self.key), selector, self.priority)
     }
 }
 
