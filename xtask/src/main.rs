@@ -2,6 +2,7 @@
 
 mod arm64;
 mod cases;
+mod fuzz;
 mod layers;
 mod model_check;
 mod models;
@@ -32,6 +33,8 @@ enum Task {
     CheckRevisions(revisions::RevisionArguments),
     /// Fetch or generate the models that tests and benches run.
     FetchModels(models::FetchArguments),
+    /// Feed damaged files to the reader of saved choices; installs cargo-fuzz when it is missing.
+    FuzzCache(fuzz::FuzzArguments),
     /// Check the executor's protocol with the model checkers loom and shuttle, as it is and with each of its points
     /// weakened, which they must notice.
     ModelCheck(model_check::ModelArguments),
@@ -51,6 +54,7 @@ fn main() -> ExitCode {
         Task::CheckLayers => layers::check_workspace(),
         Task::CheckRevisions(arguments) => revisions::check_workspace(&arguments),
         Task::FetchModels(arguments) => models::fetch(&arguments),
+        Task::FuzzCache(arguments) => fuzz::fuzz(&arguments),
         Task::ModelCheck(arguments) => model_check::check(&arguments),
         Task::ProfilingCost => profiling_cost::compare(),
         Task::TestArm64(arguments) => arm64::test(&arguments),

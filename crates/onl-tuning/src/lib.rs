@@ -14,6 +14,7 @@ mod clock;
 pub mod decision;
 mod environment;
 pub mod evidence;
+mod housekeeping;
 pub mod identity;
 mod lane_costs;
 mod measure;
@@ -39,6 +40,10 @@ pub use environment::{
     Environment, EnvironmentLimits, EnvironmentProbe, Reading, SystemEnvironment,
 };
 pub use evidence::{KeyEvidence, Replay, ReplayError, replay};
+pub use housekeeping::{
+    DriftReport, DriftVerdict, DriftedKernel, Export, Import, Removal, Widening, check_import,
+    export_profiles, prune_drifted, prune_unusable, remove_kernels,
+};
 pub use identity::{ProcessorIdentity, execution_id};
 pub use lane_costs::{LaneCostProbe, measure_lane_costs};
 pub use operations::{

@@ -1,8 +1,15 @@
+//! `onl tuning`: saved profiles, looked at, carried to other machines, removed.
+
+mod removal;
+mod show;
+mod transfer;
+
 use crate::exit::Exit;
-use crate::table::table;
 use crate::{Common, commands};
 use anyhow::{Result, bail};
-use onl::KernelKey;
+use onl::Environment;
+use onl::tuning::{CacheFolder, FileState, LoadReport, UnusedRow, VoidRow};
+use std::path::PathBuf;
 
 #[derive(clap::Args)]
 pub struct Arguments {
@@ -24,23 +31,87 @@ enum Action {
         #[command(flatten)]
         common: Common,
     },
+    /// Write saved rows as profiles for an explicit class of processors.
+    Export(transfer::ExportArguments),
+    /// Save the profiles of an export; they are used within their class of processors only.
+    Import {
+        /// File that `onl tuning export` wrote, or another machine's choices.toml.
+        file: PathBuf,
+        /// Order among profiles of equally specific classes, higher first, instead of the file's.
+        #[arg(long, value_name = "N", allow_negative_numbers = true)]
+        priority: Option<i32>,
+        /// Say what would be saved, and change nothing.
+        #[arg(long)]
+        dry_run: bool,
+        #[command(flatten)]
+        common: Common,
+    },
+    /// Remove rows that cannot be used any more: of kernels, revisions or schemas that no longer exist.
+    Prune {
+        /// Remove the rows that this report of `onl kernel-baseline --check` found drifted, and nothing else.
+        #[arg(long, value_name = "REPORT")]
+        drifted: Option<PathBuf>,
+        /// Say what would be removed, and change nothing.
+        #[arg(long)]
+        dry_run: bool,
+        #[command(flatten)]
+        common: Common,
+    },
+    /// Remove the rows of kernels, for every execution and class of processors.
+    Remove {
+        /// Kernel as Gemm, Gemm/f32 or onl/Gemm/packed/f32.
+        #[arg(required_unless_present = "all")]
+        key: Option<String>,
+        /// Remove the rows of all kernels.
+        #[arg(long, conflicts_with = "key")]
+        all: bool,
+        /// Say what would be removed, and change nothing.
+        #[arg(long)]
+        dry_run: bool,
+        #[command(flatten)]
+        common: Common,
+    },
 }
 
 pub fn run(arguments: &Arguments) -> Result<Exit> {
     match &arguments.action {
-        Action::Show { key, common } => show(key.as_deref(), common),
+        Action::Show { key, common } => show::show(key.as_deref(), common),
         Action::Path { common } => path(common),
+        Action::Export(arguments) => transfer::export(arguments),
+        Action::Import {
+            file,
+            priority,
+            dry_run,
+            common,
+        } => transfer::import(file, *priority, *dry_run, common),
+        Action::Prune {
+            drifted,
+            dry_run,
+            common,
+        } => removal::prune(drifted.as_deref(), *dry_run, common),
+        Action::Remove {
+            key,
+            all: _,
+            dry_run,
+            common,
+        } => removal::remove(key.as_deref(), *dry_run, common),
     }
 }
 
-fn path(common: &Common) -> Result<Exit> {
-    let environment = commands::environment(common);
+/// The folder of saved profiles.
+fn folder(environment: &Environment) -> Result<&CacheFolder> {
     let Some(folder) = environment.cache_folder() else {
         for diagnostic in environment.diagnostics() {
             eprintln!("note: {diagnostic}");
         }
         bail!("no profile folder is in use");
     };
+    Ok(folder)
+}
+
+fn path(common: &Common) -> Result<Exit> {
+    let environment = commands::environment(common);
+    let folder = folder(&environment)?;
     if common.json {
         println!(
             "{}",
@@ -52,95 +123,50 @@ fn path(common: &Common) -> Result<Exit> {
     Ok(Exit::Done)
 }
 
-fn show(pattern: Option<&str>, common: &Common) -> Result<Exit> {
-    let environment = commands::environment(common);
-    let resolved = environment.resolve(&commands::policy(common))?;
-    let descriptor = resolved.descriptor();
-    let diagnostics = environment.profile_diagnostics(&resolved)?;
-    for diagnostic in &diagnostics {
+/// What the folder holds, with notes about what of it cannot be used.
+///
+/// # Errors
+/// When the file as a whole cannot be used.
+fn saved(folder: &CacheFolder) -> Result<LoadReport> {
+    let report = folder.load();
+    if !matches!(report.state, FileState::Read | FileState::Missing) {
+        bail!(
+            "{}: {}; nothing was changed, move the file away or use the version that wrote it",
+            report.path.display(),
+            report.state
+        );
+    }
+    for diagnostic in report.diagnostics() {
         eprintln!("note: {diagnostic}");
     }
-    let mut keys: Vec<KernelKey> = environment
-        .registry()
-        .kernels()?
-        .into_iter()
-        .map(|(key, _)| key)
-        .collect();
-    if let Some(pattern) = pattern {
-        keys.retain(|key| key.matches(pattern));
-        if keys.is_empty() {
-            bail!(
-                "no kernel matches '{pattern}'; give Kernel, Kernel/type or library/Kernel/implementation/type"
-            );
-        }
-    }
-    let mut explained = Vec::new();
-    for key in &keys {
-        explained.push(environment.registry().explain(key, &descriptor)?);
-    }
-    if pattern.is_none() {
-        explained.retain(|e| {
-            e.row.source != onl::ValueSource::PortableDefault || !e.rejected.is_empty()
-        });
-    }
-    if common.json {
-        let rows: Vec<serde_json::Value> = explained
-            .iter()
-            .map(|e| {
-                serde_json::json!({
-                    "key": e.key.to_string(),
-                    "revision": e.key.revision,
-                    "source": e.row.source,
-                    "origin": e.origin,
-                    "values": e.row.values,
-                    "domain": { "minimum": e.row.domain.minimum, "maximum": e.row.domain.maximum },
-                    "rejected": e.rejected.iter().map(|r| serde_json::json!({
-                        "source": r.source, "origin": r.origin, "reason": r.reason,
-                    })).collect::<Vec<_>>(),
-                })
+    Ok(report)
+}
+
+fn json_rows(rows: &[UnusedRow]) -> Vec<serde_json::Value> {
+    rows.iter()
+        .map(|row| {
+            serde_json::json!({
+                "key": row.key.to_string(),
+                "revision": row.key.revision,
+                "source": row.source,
+                "origin": row.origin,
+                "reason": row.reason,
             })
-            .collect();
-        let document = serde_json::json!({
-            "schema": 1,
-            "threads": descriptor.participants,
-            "execution": descriptor,
-            "kernels": rows,
-            "diagnostics": diagnostics,
-        });
-        println!("{}", serde_json::to_string_pretty(&document)?);
-        return Ok(Exit::Done);
+        })
+        .collect()
+}
+
+fn json_void(rows: &[VoidRow]) -> Vec<serde_json::Value> {
+    rows.iter()
+        .map(|row| serde_json::json!({ "line": row.line, "item": row.item, "reason": row.reason }))
+        .collect()
+}
+
+fn print_rows(what: &str, rows: &[UnusedRow]) {
+    for row in rows {
+        println!(
+            "{what} {} revision {} ({}; {}): {}",
+            row.key, row.key.revision, row.source, row.origin, row.reason
+        );
     }
-    if explained.is_empty() {
-        println!("no saved profile applies; every kernel uses its portable default");
-    } else {
-        let mut rows = table(&["key", "source", "sizes", "values"], &[]);
-        for e in &explained {
-            let domain = e.row.domain;
-            let sizes = match (domain.minimum, domain.maximum) {
-                (0, u64::MAX) => "all".to_owned(),
-                (low, u64::MAX) => format!("from {low}"),
-                (low, high) => format!("{low} to {high}"),
-            };
-            rows.add_row([
-                e.key.to_string(),
-                e.row.source.to_string(),
-                sizes,
-                e.row.values.to_string(),
-            ]);
-        }
-        println!("{rows}");
-    }
-    for e in &explained {
-        for rejected in &e.rejected {
-            println!(
-                "{}: not {} from {}: {}",
-                e.key, rejected.source, rejected.origin, rejected.reason
-            );
-        }
-    }
-    eprintln!(
-        "{} threads, {} wait",
-        descriptor.participants, descriptor.wait_mode
-    );
-    Ok(Exit::Done)
 }

@@ -231,6 +231,11 @@ impl CacheFolder {
         self.path.join(CHOICES)
     }
 
+    /// The copy of the choices from before the last change.
+    pub fn previous_path(&self) -> PathBuf {
+        self.path.join(format!("{CHOICES}.previous"))
+    }
+
     /// The evidence record with this digest.
     pub fn evidence_path(&self, digest: &str) -> PathBuf {
         self.path.join(EVIDENCE).join(format!("{digest}.json"))
@@ -379,7 +384,7 @@ impl CacheFolder {
         drop(file);
         self.reached(UpdateStep::TemporarySynced)?;
         if before.state != FileState::Missing {
-            place(&self.path.join(format!("{CHOICES}.previous")), "", &bytes)?;
+            place(&self.previous_path(), "", &bytes)?;
         }
         self.reached(UpdateStep::PreviousKept)?;
         fs::rename(&temporary, &target).map_err(|e| unwritable("replacing", &target, e))?;
@@ -449,7 +454,8 @@ impl CacheFolder {
             match file.try_lock() {
                 Ok(()) => return Ok(file),
                 Err(TryLockError::WouldBlock) if start.elapsed() < self.lock_patience => {
-                    std::thread::sleep(Duration::from_millis(2));
+                    // Short against a change, so that writers in a loop leave gaps to each other.
+                    std::thread::sleep(Duration::from_micros(500));
                 }
                 Err(TryLockError::WouldBlock) => {
                     let seconds = self.lock_patience.as_secs();

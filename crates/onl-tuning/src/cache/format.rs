@@ -200,7 +200,7 @@ pub(super) fn parse(text: &str) -> Parsed {
             match (name.as_str(), value) {
                 ("execution", Value::Table(tables)) => {
                     for (id, value) in tables {
-                        match read_execution(&id, value, &mut parsed.unknown) {
+                        match read_execution(&id, value) {
                             Ok(execution) => {
                                 executions.insert(id, execution);
                             }
@@ -237,9 +237,10 @@ pub(super) fn parse(text: &str) -> Parsed {
     let (mut slots, mut profile_slots) = (HashSet::new(), HashSet::new());
     for (line, name, entry) in waiting {
         let item = describe(&name, &entry);
-        let unknown = &mut parsed.unknown;
+        // Of a row that is void nothing is kept.
+        let mut unknown = Vec::new();
         let result = if name == "choice" {
-            read_row(entry, &executions, &item, unknown).and_then(|row| {
+            read_row(entry, &executions, &item, &mut unknown).and_then(|row| {
                 if !slots.insert(row.slot()) {
                     return Err("an earlier row is for the same kernel and execution".to_owned());
                 }
@@ -247,7 +248,7 @@ pub(super) fn parse(text: &str) -> Parsed {
                 Ok(())
             })
         } else if name == "profile" {
-            read_profile(entry, &item, unknown).and_then(|profile| {
+            read_profile(entry, &item, &mut unknown).and_then(|profile| {
                 if !profile_slots.insert(profile.slot()) {
                     return Err(
                         "an earlier profile is for the same kernel, class and priority".to_owned(),
@@ -257,7 +258,7 @@ pub(super) fn parse(text: &str) -> Parsed {
                 Ok(())
             })
         } else {
-            read_lane_costs(entry, &executions, &item, unknown).and_then(|costs| {
+            read_lane_costs(entry, &executions, &item, &mut unknown).and_then(|costs| {
                 let list = &mut parsed.choices.lane_costs;
                 if list.iter().any(|c| c.execution == costs.execution) {
                     return Err("an earlier entry is for the same execution".to_owned());
@@ -266,8 +267,9 @@ pub(super) fn parse(text: &str) -> Parsed {
                 Ok(())
             })
         };
-        if let Err(reason) = result {
-            parsed.void.push(VoidRow { line, item, reason });
+        match result {
+            Ok(()) => parsed.unknown.append(&mut unknown),
+            Err(reason) => parsed.void.push(VoidRow { line, item, reason }),
         }
     }
     parsed.void.sort_by_key(|row| row.line);

@@ -89,11 +89,7 @@ impl Reader {
     }
 }
 
-pub(super) fn read_execution(
-    id: &str,
-    value: Value,
-    unknown: &mut Vec<String>,
-) -> Result<CpuExecutionDescriptor, String> {
+pub(super) fn read_execution(id: &str, value: Value) -> Result<CpuExecutionDescriptor, String> {
     let Value::Table(table) = value else {
         return Err("it is not a table".to_owned());
     };
@@ -128,8 +124,7 @@ pub(super) fn read_execution(
         quota: r.text("quota")?,
     };
     // A field that this version does not know may tell apart executions that look equal here.
-    let rest = r.unknown(&format!("execution {id}"), unknown);
-    if let Some(name) = rest.keys().next() {
+    if let Some(name) = r.0.keys().next() {
         return Err(format!("field '{name}' is not known to this version"));
     }
     let expected = execution_id(&descriptor);
