@@ -649,6 +649,51 @@ proptest! {
     }
 
     #[test]
+    fn every_legal_number_reads_back_bit_for_bit(
+        integers in prop::collection::vec(any::<i64>(), 1..20),
+        bits in prop::collection::vec(any::<u64>(), 1..20),
+        hot in any::<u64>(),
+    ) {
+        let edges = [
+            0, 1 << 63, 1, 0x000f_ffff_ffff_ffff, 0x0010_0000_0000_0000, 0x7fef_ffff_ffff_ffff,
+            1e15_f64.to_bits(), 1e16_f64.to_bits(), 1e21_f64.to_bits(), 1e-7_f64.to_bits(),
+            9_007_199_254_740_993_f64.to_bits(), 0.1_f64.to_bits(),
+        ];
+        let floats = bits.iter().copied().chain(edges).map(f64::from_bits).filter(|v| v.is_finite());
+        let numbers: Vec<_> = integers
+            .iter()
+            .copied()
+            .chain([i64::MIN, i64::MAX, 0, -1])
+            .map(ParameterValue::Integer)
+            .chain(floats.map(ParameterValue::Float))
+            .enumerate()
+            .map(|(i, value)| (format!("n.{i}"), value))
+            .collect();
+        let mut row = row("Abs", 4, 0);
+        row.values = ParameterRow(numbers.iter().cloned().collect());
+        let hot = f64::from_bits(hot).abs();
+        let hot_ns = if hot.is_finite() { hot } else { 1.0 };
+        let costs = CachedLaneCosts {
+            execution: execution(4),
+            costs: LaneCosts { hot_ns, cold_ns: 5e-324 },
+            unknown: toml::Table::new(),
+        };
+        let choices = Choices { rows: vec![row], lane_costs: vec![costs], ..Choices::default() };
+        let report = CacheFolder::parse(Path::new("x"), choices.render());
+        prop_assert!(report.void.is_empty(), "{:?}", report.void);
+        prop_assert_eq!(report.choices.lane_costs[0].costs.hot_ns.to_bits(), hot_ns.to_bits());
+        for (name, value) in &numbers {
+            match (value, report.choices.rows[0].values.get(name)) {
+                (ParameterValue::Integer(a), Some(ParameterValue::Integer(b))) => prop_assert_eq!(a, b),
+                (ParameterValue::Float(a), Some(ParameterValue::Float(b))) => {
+                    prop_assert_eq!(a.to_bits(), b.to_bits());
+                }
+                (a, b) => prop_assert!(false, "{a:?} became {b:?}"),
+            }
+        }
+    }
+
+    #[test]
     fn no_text_makes_reading_fail(text in "(format = 1\n)?(\\[\\[choice\\]\\]|\\[execution\\.|\\[choice\\.values\\]|[a-z]{1,5} = |\\PC{0,6}|\n|\"|\\[|\\]){0,20}") {
         let report = CacheFolder::parse(Path::new("x"), &text);
         let _ = report.diagnostics();
