@@ -697,7 +697,7 @@ proptest! {
     fn no_text_makes_reading_fail(text in "(format = 1\n)?(\\[\\[choice\\]\\]|\\[execution\\.|\\[choice\\.values\\]|[a-z]{1,5} = |\\PC{0,6}|\n|\"|\\[|\\]){0,20}") {
         let report = CacheFolder::parse(Path::new("x"), &text);
         let _ = report.diagnostics();
-        let again = CacheFolder::parse(Path::new("x"), &report.choices.render());
+        let again = CacheFolder::parse(Path::new("x"), report.choices.render());
         prop_assert!(again.void.len() <= report.void.len() + report.unknown.len());
     }
 

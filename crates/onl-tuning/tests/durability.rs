@@ -258,3 +258,30 @@ fn after_a_failure_at_any_step_the_choices_and_a_previous_file_are_whole() {
         assert_eq!(fs::read(folder.previous_path()).unwrap(), now, "{step:?}");
     }
 }
+
+#[test]
+fn what_is_no_regular_file_is_reported_and_never_waited_for() {
+    let make: [(&str, fn(&Path)); 2] = [
+        ("a folder", |path| fs::create_dir(path).unwrap()),
+        ("a pipe", |path| {
+            // Where there is no such command there is nothing to test.
+            let _ = Command::new("mkfifo").arg(path).status();
+        }),
+    ];
+    for (name, make) in make {
+        let temporary = TempDir::new().unwrap();
+        let folder = CacheFolder::at(temporary.path());
+        make(&folder.choices_path());
+        if !folder.choices_path().exists() {
+            continue;
+        }
+        let report = folder.load();
+        assert!(
+            matches!(report.state, FileState::Unreadable { .. }),
+            "{name}: {report:?}"
+        );
+        assert!(report.diagnostics()[0].contains("not a regular file"));
+        let error = folder.update(&[row("Abs".to_owned(), 1)], &[]).unwrap_err();
+        assert!(error.to_string().contains("nothing was saved"), "{name}");
+    }
+}

@@ -268,7 +268,14 @@ impl CacheFolder {
             void: Vec::new(),
             unknown: Vec::new(),
         };
-        let bytes = match fs::read(&report.path) {
+        // Opening a pipe would wait for a writer.
+        let other = fs::metadata(&report.path).is_ok_and(|known| !known.is_file());
+        let bytes = if other {
+            Err(io::Error::other("it is not a regular file"))
+        } else {
+            fs::read(&report.path)
+        };
+        let bytes = match bytes {
             Ok(bytes) => bytes,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return (report, Vec::new()),
             Err(error) => {
