@@ -33,7 +33,7 @@ enum Command {
     Inventory(commands::inventory::Arguments),
     /// Plan the calibration of kernels, or run it and save the profile with --apply.
     TuneKernels(commands::tune_kernels::Arguments),
-    /// Look at saved profiles.
+    /// Look at saved profiles, carry them to other machines, remove them.
     Tuning(commands::tuning::Arguments),
     /// The second process of a calibration; started by `tune-kernels`.
     #[command(hide = true)]

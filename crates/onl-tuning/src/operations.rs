@@ -265,7 +265,10 @@ impl LoadOutcome {
         }
         let path = self.path.display();
         rows.into_iter()
-            .map(|(reason, n)| format!("{path}: {n} rows are for other executions: {reason}"))
+            .map(|(reason, n)| {
+                let rows = if n == 1 { "row is" } else { "rows are" };
+                format!("{path}: {n} {rows} for other executions: {reason}")
+            })
             .collect()
     }
 }

@@ -472,3 +472,104 @@ fn counters_show_use_and_a_poisoned_registry_refuses_it() {
     let clone = registry.clone();
     assert!(std::panic::catch_unwind(move || clone.snapshot(&execution(4))).is_err());
 }
+
+#[test]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "two publishers and a reader, no kernel work"
+)]
+fn no_snapshot_ever_sees_half_of_a_batch() {
+    let registry = registry();
+    registry
+        .register(key("Sin"), ParallelConfig::schema())
+        .unwrap();
+    let here = execution(4);
+    let publish_pair = |minimum: i64| {
+        let scope = ProfileScope::execution(&here);
+        let abs = row(scope, minimum, "pair");
+        let sin = ProfileRow {
+            key: key("Sin"),
+            ..abs.clone()
+        };
+        let bad = ProfileRow {
+            key: key("Cos"),
+            ..abs.clone()
+        };
+        // A batch with a bad row must leave no trace of its good ones.
+        let half = row(ProfileScope::execution(&here), -minimum, "half");
+        assert!(publish(&registry, vec![half, bad]).is_err());
+        publish(&registry, vec![abs, sin]).unwrap();
+    };
+    publish_pair(1);
+    std::thread::scope(|scope| {
+        for first in [1, 1_000_000] {
+            scope.spawn(move || (0..300).for_each(|i| publish_pair(first + i)));
+        }
+        for _ in 0..1_000 {
+            let snapshot = registry.snapshot(&here);
+            let of = |kernel| snapshot.row(&key(kernel)).unwrap().values.integer(NAME);
+            let pair = (of("Abs"), of("Sin"));
+            assert!(pair.0 > 0 && pair.0 == pair.1, "{pair:?}");
+        }
+    });
+}
+
+#[test]
+fn rows_of_a_file_are_published_without_the_bad_ones() {
+    let registry = registry();
+    let here = execution(4);
+    let before = registry.counters().generation;
+    let batch = ProfileBatch {
+        rows: vec![
+            row(ProfileScope::execution(&here), 0, "out of range"),
+            row(ProfileScope::selector(intel(), 0), 5, "good"),
+            row(ProfileScope::selector(intel(), 0), 6, "twice"),
+            row(
+                ProfileScope::selector(CpuSelector::default(), 0),
+                7,
+                "empty",
+            ),
+        ],
+        lane_costs: Vec::new(),
+    };
+    let refused = registry.publish_valid(batch).unwrap();
+    let positions: Vec<usize> = refused.iter().map(|(i, _)| *i).collect();
+    assert_eq!(positions, [0, 2, 3]);
+    assert!(matches!(refused[0].1, RegistryError::Row { .. }));
+    assert!(matches!(refused[1].1, RegistryError::Repeated { .. }));
+    assert!(matches!(refused[2].1, RegistryError::Selector { .. }));
+    assert_eq!(found(&registry, 4), (ValueSource::Selector, 5));
+    assert_eq!(registry.counters().generation, before + 1);
+}
+
+#[test]
+fn how_lanes_are_used_restricts_a_class_and_makes_it_more_specific() {
+    let used = |change: fn(&mut CpuSelector)| {
+        let mut selector = intel();
+        change(&mut selector);
+        selector
+    };
+    for (name, selector) in [
+        ("smt_used", used(|s| s.smt_used = Some(true))),
+        (
+            "affinity",
+            used(|s| s.affinity = Some("explicit".to_owned())),
+        ),
+        (
+            "wait_mode",
+            used(|s| s.wait_mode = Some("latency".to_owned())),
+        ),
+        ("quota", used(|s| s.quota = Some("quota_2".to_owned()))),
+    ] {
+        let reason = selector.mismatch(&execution(4)).expect(name);
+        assert!(reason.starts_with(name), "{name}: {reason}");
+        assert!(selector.specificity() > intel().specificity(), "{name}");
+        let mut other = selector.clone();
+        for field in [&mut other.affinity, &mut other.wait_mode, &mut other.quota] {
+            *field = field.take().map(|text| text + "x");
+        }
+        other.smt_used = other.smt_used.map(|used| !used);
+        assert!(!selector.overlaps(&other), "{name}");
+        assert!(selector.overlaps(&intel()), "{name}");
+    }
+}
