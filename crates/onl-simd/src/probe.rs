@@ -20,12 +20,12 @@ pub fn multiply_adds(tier: IsaTier, rounds: u32) -> (f32, u64) {
     dispatch(tier, MultiplyAdds { rounds })
 }
 
-/// Reads every element once and gives the sum.
+/// Reads every element `passes` times and gives the sum of all that was read.
 ///
 /// # Panics
 /// When this processor does not run the tier.
-pub fn read(tier: IsaTier, data: &[f32]) -> f32 {
-    dispatch(tier, Read { data })
+pub fn read(tier: IsaTier, data: &[f32], passes: usize) -> f32 {
+    dispatch(tier, Read { data, passes })
 }
 
 /// `c = a + b` over the elements that all three have: two reads and one write.
@@ -75,6 +75,7 @@ impl SimdOp for MultiplyAdds {
 
 struct Read<'a> {
     data: &'a [f32],
+    passes: usize,
 }
 
 impl SimdOp for Read<'_> {
@@ -83,15 +84,19 @@ impl SimdOp for Read<'_> {
     #[inline(always)]
     fn eval<I: Isa>(self, isa: I) -> f32 {
         let mut sums = [isa.splat_f32(0.0); LOADS];
-        let mut steps = self.data.chunks_exact(LOADS * I::F32_LANES);
-        for step in &mut steps {
-            for (i, sum) in sums.iter_mut().enumerate() {
-                // SAFETY: a step has LOADS vectors of F32_LANES elements, and i is below LOADS.
-                let vector = unsafe { isa.load_ptr_f32(step.as_ptr().add(i * I::F32_LANES)) };
-                *sum = isa.add_f32(*sum, vector);
+        let mut rest = 0.0;
+        for _ in 0..self.passes {
+            let mut steps = self.data.chunks_exact(LOADS * I::F32_LANES);
+            for step in &mut steps {
+                for (i, sum) in sums.iter_mut().enumerate() {
+                    // SAFETY: a step has LOADS vectors of F32_LANES elements, and i is below LOADS.
+                    let vector = unsafe { isa.load_ptr_f32(step.as_ptr().add(i * I::F32_LANES)) };
+                    *sum = isa.add_f32(*sum, vector);
+                }
             }
+            rest += steps.remainder().iter().sum::<f32>();
         }
-        lane_sum(isa, &sums) + steps.remainder().iter().sum::<f32>()
+        lane_sum(isa, &sums) + rest
     }
 }
 
@@ -136,11 +141,8 @@ mod tests {
             assert_eq!(sum, (2 * CHAINS as u64 * lanes) as f32, "{tier}");
             for length in [0, 1, 7, 128, 1_001] {
                 let data: Vec<f32> = (0..length).map(|i| (i % 9) as f32).collect();
-                assert_eq!(
-                    read(tier, &data),
-                    data.iter().sum::<f32>(),
-                    "{tier} {length}"
-                );
+                let sum = data.iter().sum::<f32>();
+                assert_eq!(read(tier, &data, 3), 3.0 * sum, "{tier} {length}");
                 let mut sums = vec![-1.0; length];
                 add(tier, &data, &data, &mut sums);
                 assert!(data.iter().zip(&sums).all(|(a, c)| 2.0 * a == *c));

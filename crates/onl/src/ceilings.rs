@@ -12,11 +12,11 @@ use std::time::{Duration, Instant};
 static SITE: RegionSite = region_site!("tuning.ceilings");
 
 /// Work of each lane in one repetition; longer than a parked lane takes to wake.
-const REPETITION: Duration = Duration::from_millis(2);
+const REPETITION: Duration = Duration::from_micros(1_500);
 /// Repetitions of a figure; the highest counts.
-const REPETITIONS: u32 = 8;
+const REPETITIONS: u32 = 6;
 /// Time of one figure after which no repetition begins.
-const FIGURE: Duration = Duration::from_millis(30);
+const FIGURE: Duration = Duration::from_millis(15);
 /// Steps of multiply-adds between two looks at the clock.
 const ROUNDS: u32 = 10_000;
 
@@ -27,6 +27,10 @@ const MOST_BYTES: u64 = 16 << 20;
 /// Most bytes of all working sets together.
 const MOST_BYTES_IN_ALL: u64 = 256 << 20;
 const F32_BYTES: usize = 4;
+/// Elements that one step of a read covers at most.
+const STEP: usize = 128;
+/// Bytes between two looks at the clock, at least.
+const LOOK_BYTES: u64 = 1 << 20;
 
 /// Data of one lane.
 struct Arrays {
@@ -37,7 +41,9 @@ struct Arrays {
 
 impl Arrays {
     fn new(bytes: usize) -> Self {
-        let array = || vec![1.0; bytes / (3 * F32_BYTES)];
+        // Whole steps of every tier, so that no element is left for a scalar loop.
+        let elements = (bytes / (3 * F32_BYTES) / STEP * STEP).max(STEP);
+        let array = || vec![1.0; elements];
         Arrays {
             a: array(),
             b: array(),
@@ -46,16 +52,28 @@ impl Arrays {
     }
 
     /// Reads two arrays; bytes read.
-    fn read(&mut self, tier: IsaTier) -> u64 {
-        black_box(probe::read(tier, &self.a) + probe::read(tier, &self.b));
-        (F32_BYTES * (self.a.len() + self.b.len())) as u64
+    fn read(&mut self, tier: IsaTier, passes: usize) -> u64 {
+        let sum = probe::read(tier, &self.a, passes) + probe::read(tier, &self.b, passes);
+        black_box(sum);
+        (passes * F32_BYTES * (self.a.len() + self.b.len())) as u64
+    }
+
+    /// Copies one array to another; bytes read and written.
+    fn copy(&mut self, _: IsaTier, passes: usize) -> u64 {
+        for _ in 0..passes {
+            self.c.copy_from_slice(&self.a);
+            black_box(&self.c);
+        }
+        (passes * 2 * F32_BYTES * self.a.len()) as u64
     }
 
     /// Adds two arrays into the third; bytes read and written.
-    fn add(&mut self, tier: IsaTier) -> u64 {
-        probe::add(tier, &self.a, &self.b, &mut self.c);
-        black_box(&self.c);
-        (3 * F32_BYTES * self.a.len()) as u64
+    fn add(&mut self, tier: IsaTier, passes: usize) -> u64 {
+        for _ in 0..passes {
+            probe::add(tier, &self.a, &self.b, &mut self.c);
+            black_box(&self.c);
+        }
+        (passes * 3 * F32_BYTES * self.a.len()) as u64
     }
 }
 
@@ -66,7 +84,7 @@ struct Share {
     lane: usize,
 }
 
-/// Measures what all participants of an executor can do at most, in about 200 ms: multiply-adds of 32-bit floats, and
+/// Measures what all participants of an executor can do at most, in at most 300 ms or so: multiply-adds of 32-bit floats, and
 /// bandwidth in the first and second level of cache and beyond. Each figure is the sum of what each lane reached while
 /// the others worked as well, at its best of several repetitions.
 pub fn measure_ceilings(executor: &CpuExecutor, execution: &CpuExecutionDescriptor) -> Ceilings {
@@ -89,17 +107,21 @@ pub fn measure_ceilings(executor: &CpuExecutor, execution: &CpuExecutionDescript
         let arrays: Vec<Mutex<Arrays>> = (0..lanes)
             .map(|_| Mutex::new(Arrays::new(bytes_of_lane as usize)))
             .collect();
-        let best = |pass: fn(&mut Arrays, IsaTier) -> u64| {
+        let best = |pass: fn(&mut Arrays, IsaTier, usize) -> u64| {
             highest(executor, lanes, &|index| {
                 let mut own = arrays[index].lock().unwrap_or_else(PoisonError::into_inner);
                 // Into this lane's caches first.
-                pass(&mut own, tier);
-                timed(|| pass(&mut own, tier))
+                pass(&mut own, tier, 1);
+                let passes = (LOOK_BYTES / bytes_of_lane.max(1)).max(1) as usize;
+                timed(|| pass(&mut own, tier, passes))
             })
         };
         BandwidthCeiling {
             working_set_bytes: capacity * lanes as u64,
-            bytes_per_ns: best(Arrays::read).max(best(Arrays::add)),
+            bytes_per_ns: [Arrays::read, Arrays::copy, Arrays::add]
+                .map(best)
+                .into_iter()
+                .fold(0.0, f64::max),
         }
     };
     Ceilings {
