@@ -98,6 +98,7 @@ pub struct Controls<'a> {
 }
 
 /// Calibrates kernels of one execution identity.
+#[derive(Clone)]
 pub struct Calibrator<'a> {
     /// Clock of samples and budgets.
     pub clock: &'a dyn Clock,

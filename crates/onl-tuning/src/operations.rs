@@ -7,7 +7,7 @@ use crate::cache::{
 use crate::calibrator::{Calibrator, Controls};
 use crate::evidence::KeyEvidence;
 use crate::identity::execution_differences;
-use crate::process::{self, KeyResult, Outcome, ProcessRunner, Proposals};
+use crate::process::{self, KeyResult, Outcome, ProcessRunner};
 use crate::resolution::{self, Explanation};
 use crate::{ProfileBatch, ProfileRow, ProfileScope, RegistryError, TuningRegistry};
 use onl_cpu::CpuExecutionDescriptor;
@@ -16,20 +16,18 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-/// Calibrates kernels in this process and, when some row won, confirms it in a second one. Publishes and saves nothing.
+/// Calibrates kernels in this process and, whenever a row won, confirms it in a second one. Publishes and saves nothing.
 pub fn calibrate_registered_kernels(
     calibrator: &Calibrator,
     targets: &[&dyn CalibrationTarget],
     second: &dyn ProcessRunner,
     controls: &mut Controls,
 ) -> Vec<KeyResult> {
-    let first = calibrator.calibrate_first(targets, controls);
-    let proposals = Proposals::from_results(&first);
-    if proposals.proposals.is_empty() {
-        return first;
+    let never = &mut |_: &KeyResult| Ok::<(), std::convert::Infallible>(());
+    match process::calibrate_keys(calibrator, targets, second, controls, never) {
+        Ok(results) => results,
+        Err(never) => match never {},
     }
-    let confirmations = second.confirm(&proposals);
-    process::decide(first, confirmations)
 }
 
 /// The record that stands behind one saved row: what each process measured.

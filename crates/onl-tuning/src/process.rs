@@ -1,10 +1,15 @@
 //! The second process: a promotion needs the win in each of two.
 
-use crate::decision::KeepReason;
+use crate::calibrator::{Calibrator, Controls, Progress};
+use crate::decision::{DecisionRule, KeepReason};
+use crate::environment::{Environment, EnvironmentProbe};
 use crate::evidence::KeyEvidence;
 use crate::statistics::RatioInterval;
-use onl_snapshot::{KernelKey, ParameterRow, SizeDomain};
+use onl_snapshot::{CalibrationTarget, KernelKey, ParameterRow, SizeDomain};
 use serde::{Deserialize, Serialize};
+use std::cell::{Cell, RefCell};
+use std::sync::atomic::Ordering;
+use std::time::Duration;
 use thiserror::Error;
 
 /// What calibration came to for one key.
@@ -230,4 +235,168 @@ fn join(first: KeyResult, second: &Result<Confirmations, ProcessError>) -> KeyRe
         outcome,
         evidence,
     }
+}
+
+/// Share of the time left that the search of a key may take, so that the second process has some to confirm what it finds.
+const SEARCH_SHARE: f64 = 0.75;
+
+/// A machine whose other work was watched a moment ago: it is not watched again, and calibration begins at once.
+pub struct Watched<'a> {
+    probe: &'a dyn EnvironmentProbe,
+    last: RefCell<Option<Environment>>,
+    repeats: Cell<bool>,
+}
+
+impl<'a> Watched<'a> {
+    /// The machine behind a probe.
+    pub fn new(probe: &'a dyn EnvironmentProbe) -> Self {
+        Watched {
+            probe,
+            last: RefCell::new(None),
+            repeats: Cell::new(false),
+        }
+    }
+}
+
+impl EnvironmentProbe for Watched<'_> {
+    fn observe(&self) -> Environment {
+        let repeats = self.repeats.replace(false);
+        let last = self.last.borrow().clone().filter(|_| repeats);
+        let now = last.unwrap_or_else(|| self.probe.observe());
+        *self.last.borrow_mut() = Some(now.clone());
+        now
+    }
+
+    /// Does not wait; what is observed next is what was observed before, for nothing can be said of so short a time.
+    fn pause(&self, _: Duration) {
+        self.repeats.set(true);
+    }
+}
+
+/// Calibrates keys one after another: each is searched and confirmed here and, when a row won, confirmed in the second
+/// process before the next key begins. `finished` is handed every result at once, in the order of the targets; an error
+/// of it ends the calibration. When the user stops it or its time ends, what was decided stays decided and the other keys
+/// are [`NotMeasured`](Outcome::NotMeasured).
+///
+/// # Errors
+/// The first error of `finished`.
+pub fn calibrate_keys<E>(
+    calibrator: &Calibrator,
+    targets: &[&dyn CalibrationTarget],
+    second: &dyn ProcessRunner,
+    controls: &mut Controls,
+    finished: &mut dyn FnMut(&KeyResult) -> Result<(), E>,
+) -> Result<Vec<KeyResult>, E> {
+    let start_ns = calibrator.clock.now_ns();
+    let elapsed = || calibrator.clock.now_ns().saturating_sub(start_ns);
+    let budget_ns = calibrator.settings.total_budget_ns;
+    let cancel = controls.cancel;
+    let mut results: Vec<KeyResult> = Vec::with_capacity(targets.len());
+    let mut refusal: Option<Outcome> = None;
+    for (done, target) in targets.iter().enumerate() {
+        let left_ns = budget_ns.map(|budget| budget.saturating_sub(elapsed()));
+        if let Some(refusal) = &refusal {
+            let result = KeyResult {
+                key: target.key().clone(),
+                outcome: refusal.clone(),
+                evidence: Vec::new(),
+            };
+            finished(&result)?;
+            results.push(result);
+            continue;
+        }
+        let watched = Watched::new(calibrator.environment);
+        let mut settings = calibrator.settings.clone();
+        settings.total_budget_ns = left_ns.map(|left| (left as f64 * SEARCH_SHARE) as u64);
+        let of_key = Calibrator {
+            environment: if done == 0 {
+                calibrator.environment
+            } else {
+                &watched
+            },
+            settings,
+            ..calibrator.clone()
+        };
+        let key_budget_ns = calibrator.settings.key_budget_ns;
+        let mut forwarded;
+        let progress: Option<&mut dyn FnMut(&Progress)> = match controls.progress.as_deref_mut() {
+            None => None,
+            Some(progress) => {
+                forwarded = |p: &Progress| {
+                    let elapsed_ns = elapsed();
+                    progress(&Progress {
+                        done,
+                        total: targets.len(),
+                        elapsed_ns,
+                        remaining_ns: remaining(
+                            elapsed_ns,
+                            p.elapsed_ns,
+                            done,
+                            targets.len(),
+                            key_budget_ns,
+                            budget_ns,
+                        ),
+                        ..*p
+                    });
+                };
+                Some(&mut forwarded)
+            }
+        };
+        let mut of_key_controls = Controls { progress, cancel };
+        let first = of_key.calibrate_first(&[*target], &mut of_key_controls);
+        let stopped = || cancel.is_some_and(|flag| flag.load(Ordering::SeqCst));
+        let proposals = Proposals::from_results(&first);
+        let mut of_key_results = if proposals.proposals.is_empty() {
+            first
+        } else if stopped() {
+            decide(
+                first,
+                Err(ProcessError {
+                    reason: "stopped by the user".to_owned(),
+                }),
+            )
+        } else {
+            decide(first, second.confirm(&proposals))
+        };
+        for result in &mut of_key_results {
+            // The machine was too noisy to begin with: it is not asked again for every key.
+            if result.evidence.is_empty() && matches!(result.outcome, Outcome::TooNoisy { .. }) {
+                refusal = Some(result.outcome.clone());
+            }
+            for evidence in &mut result.evidence {
+                // The time that was left for one key is no setting of the calibration.
+                evidence.settings.total_budget_ns = budget_ns;
+            }
+            finished(result)?;
+        }
+        results.extend(of_key_results);
+    }
+    Ok(results)
+}
+
+/// Time to the end, by the mean of the keys finished so far; at the start by the budgets.
+fn remaining(
+    elapsed_ns: u64,
+    of_key_ns: u64,
+    done: usize,
+    total: usize,
+    key_budget_ns: u64,
+    budget_ns: Option<u64>,
+) -> u64 {
+    let finished_ns = elapsed_ns.saturating_sub(of_key_ns);
+    let per_key = finished_ns
+        .checked_div(done as u64)
+        .unwrap_or(key_budget_ns);
+    let others = (total.saturating_sub(done + 1)) as u64;
+    let estimate = per_key
+        .saturating_mul(others)
+        .saturating_add(per_key.saturating_sub(of_key_ns));
+    let budget = budget_ns.unwrap_or(u64::MAX);
+    estimate.min(budget.saturating_sub(elapsed_ns))
+}
+
+/// Most false promotions that are to be expected among `decided` keys: a row that is not faster by the margin wins with
+/// probability `alpha` at most in each of two processes.
+pub fn expected_false_promotions(decided: usize, rule: &DecisionRule) -> f64 {
+    decided as f64 * rule.alpha * rule.alpha
 }
