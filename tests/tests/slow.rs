@@ -49,6 +49,7 @@ fn calibrate_once(seed: u64) -> Vec<KeyResult> {
         settings,
         execution: resolved.descriptor(),
         build: BTreeMap::new(),
+        ceilings: None,
     };
     let again = Again {
         calibrator: &calibrator,

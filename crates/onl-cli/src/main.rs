@@ -31,6 +31,8 @@ enum Command {
     Profile(commands::profile::Arguments),
     /// List every kernel path with its coverage state.
     Inventory(commands::inventory::Arguments),
+    /// Test again whether promoted rows still beat the default.
+    KernelBaseline(commands::kernel_baseline::Arguments),
     /// Plan the calibration of kernels, or run it and save the profile with --apply.
     TuneKernels(commands::tune_kernels::Arguments),
     /// Look at saved profiles, carry them to other machines, remove them.
@@ -71,6 +73,7 @@ fn main() -> ExitCode {
         Command::Bench(arguments) => commands::bench::run(&arguments),
         Command::Profile(arguments) => commands::profile::run(&arguments),
         Command::Inventory(arguments) => commands::inventory::run(&arguments),
+        Command::KernelBaseline(arguments) => commands::kernel_baseline::run(&arguments),
         Command::TuneKernels(arguments) => commands::tune_kernels::run(&arguments),
         Command::Tuning(arguments) => commands::tuning::run(&arguments),
         Command::ConfirmCalibration(arguments) => commands::tune_kernels::confirm(&arguments),

@@ -21,3 +21,21 @@ fn without_a_command_usage_is_printed() {
     assert_eq!(output.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&output.stderr).contains("Usage"));
 }
+
+#[test]
+fn help_of_calibration_names_every_option() {
+    for (command, snapshot) in [
+        ("tune-kernels", "tune_kernels"),
+        ("kernel-baseline", "kernel_baseline"),
+    ] {
+        let output = cargo_bin_cmd!("onl")
+            .args([command, "--help"])
+            .output()
+            .expect("the command starts");
+        assert!(output.status.success());
+        let mut settings = insta::Settings::clone_current();
+        settings.set_prepend_module_to_snapshot(false);
+        settings
+            .bind(|| insta::assert_snapshot!(snapshot, String::from_utf8_lossy(&output.stdout)));
+    }
+}

@@ -81,7 +81,7 @@ impl JournalSetup {
 }
 
 #[derive(Serialize, Deserialize)]
-#[serde(tag = "record", rename_all = "snake_case")]
+#[serde(rename_all = "snake_case")]
 enum Record {
     Begin {
         format: u32,
@@ -208,8 +208,11 @@ impl JournalContents {
     }
 }
 
-/// Journals of a folder, the oldest first.
-fn journals(folder: &Path) -> Result<Vec<PathBuf>, JournalError> {
+/// Journals of a folder, the oldest first; none of a folder that does not exist.
+///
+/// # Errors
+/// [`JournalError::Io`] when the folder cannot be listed.
+pub fn journals(folder: &Path) -> Result<Vec<PathBuf>, JournalError> {
     let mut found: Vec<(u64, PathBuf)> = Vec::new();
     let entries = match fs::read_dir(folder) {
         Ok(entries) => entries,

@@ -152,7 +152,7 @@ fn a_killed_calibration_loses_the_key_in_flight_and_goes_on_with_the_rest() {
     drop(journal);
     // The kill left half of the third line.
     let mut bytes = fs::read(&path).expect("a journal");
-    bytes.extend_from_slice(b"{\"record\":\"key\",\"result\":{\"key\":{\"libr");
+    bytes.extend_from_slice(b"{\"key\":{\"result\":{\"key\":{\"libr");
     fs::write(&path, &bytes).expect("a writable folder");
 
     let (interrupted, _) = found(folder.path(), &setup);
@@ -454,4 +454,61 @@ fn what_is_journaled_survives_as_json_to_the_bit() {
             assert!(replay(evidence, None, None).expect("sound").agrees);
         }
     }
+}
+
+static THRESHOLD: Schema = Schema {
+    parameters: &[Parameter {
+        name: "parallel.minimum_elements",
+        kind: ParameterKind::Integer {
+            default: 50,
+            minimum: 0,
+            maximum: i64::MAX,
+        },
+        unit: "elements",
+        meaning: "Scripted.",
+    }],
+    check: |_| Ok(()),
+};
+
+#[test]
+fn a_search_for_a_threshold_survives_the_journal_too() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let machine = ScriptedMachine::noisy(3, 1.0);
+    let name = "parallel.minimum_elements";
+    let row = |value: i64| {
+        THRESHOLD
+            .defaults()
+            .with(name, ParameterValue::Integer(value))
+    };
+    let mut threshold = target(&machine, "Abs", 1.0);
+    threshold.schema = &THRESHOLD;
+    threshold.sizes = vec![1_000, 8_000, 64_000, 512_000];
+    threshold.search = Search::Crossover {
+        parameter: name,
+        below: row(i64::MAX),
+        above: row(0),
+        grid: vec![1_000, 8_000, 64_000, 512_000, i64::MAX],
+    };
+    threshold.script = Arc::new(|row, size| {
+        if size >= row.integer("parallel.minimum_elements") as u64 {
+            behaves(20_000.0 + 0.4 * size as f64, "above")
+        } else {
+            behaves(size as f64, "below")
+        }
+    });
+    let targets = [threshold];
+    let setup = setup(
+        &calibrator(&machine, CalibrationSettings::default()),
+        &targets,
+    );
+    let mut journal = Journal::begin(folder.path(), &setup).expect("a writable folder");
+    let results = calibrate(&machine, &targets, &mut journal, usize::MAX).expect("no stop");
+    let contents = JournalContents::read(journal.path()).expect("a journal");
+    assert_eq!(contents.damaged, 0);
+    assert_eq!(contents.results, results);
+    assert!(
+        replay(&results[0].evidence[0], None, None)
+            .expect("sound")
+            .agrees
+    );
 }

@@ -2,6 +2,7 @@
 
 pub mod bench;
 pub mod inventory;
+pub mod kernel_baseline;
 pub mod profile;
 pub mod run;
 pub mod tune_kernels;

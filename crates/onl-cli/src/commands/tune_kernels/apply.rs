@@ -1,0 +1,261 @@
+//! Measuring and saving.
+
+use super::Arguments;
+use super::progress::Bar;
+use super::report::{self, Applied};
+use super::second::{SecondProcess, common_arguments, myself};
+use super::setup::{Setup, build, refuse_debug_build, settings};
+use crate::Common;
+use crate::exit::Exit;
+use anyhow::{Context, Result, bail};
+use onl::tuning::journal::{Journal, JournalContents, JournalSetup, settles};
+use onl::tuning::process::{KeyResult, Outcome, calibrate_keys};
+use onl::tuning::{
+    Clock, Controls, MonotonicClock, Progress, SystemEnvironment, update_kernel_tuning_cache,
+};
+use onl::{CalibrationTarget, KernelKey, LaneCosts, ParameterRow};
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Calibrates the selected kernels, or the rest of an interrupted calibration, and saves what was decided.
+pub fn apply(arguments: &Arguments, setup: &Setup, keys: &[KernelKey]) -> Result<Exit> {
+    let Some(folder) = setup.environment.cache_folder() else {
+        bail!("nothing was saved: there is no profile folder; set ONL_TUNING_CACHE");
+    };
+    // Better now than after a minute of measuring.
+    folder.check_writable().context("nothing was saved")?;
+    if keys.is_empty() && !arguments.resume {
+        return report::nothing_missing(arguments, setup);
+    }
+    refuse_debug_build("nothing was measured or saved")?;
+    let evidence_folder = folder.path().join("evidence");
+    let mut journal_setup = JournalSetup {
+        execution: setup.execution.clone(),
+        build: build()?,
+        settings: settings(&arguments.limits),
+        selection: arguments.selection_words(),
+        keys: keys.to_vec(),
+        lane_costs: LaneCosts::default(),
+        lane_costs_measured: false,
+    };
+    let (mut journal, taken_over) = if arguments.resume {
+        let (journal, contents) = resume(&evidence_folder, &journal_setup)?;
+        let settled = contents.settled();
+        journal_setup.keys = contents.setup.keys;
+        journal_setup.lane_costs = contents.setup.lane_costs;
+        journal_setup.lane_costs_measured = contents.setup.lane_costs_measured;
+        (journal, settled)
+    } else {
+        let measured = setup.measured_lane_costs();
+        journal_setup.lane_costs = match measured {
+            Some(costs) => costs,
+            None => setup.saved_lane_costs()?,
+        };
+        journal_setup.lane_costs_measured = measured.is_some();
+        let journal = Journal::begin(&evidence_folder, &journal_setup);
+        (journal.context("nothing was saved")?, Vec::new())
+    };
+    let targets = setup.targets(journal_setup.lane_costs);
+    let mut rest: Vec<&dyn CalibrationTarget> = Vec::new();
+    for key in &journal_setup.keys {
+        if taken_over.iter().any(|result| result.key == *key) {
+            continue;
+        }
+        match targets.iter().find(|target| target.key() == key) {
+            Some(target) => rest.push(target.as_ref()),
+            None => {
+                bail!("kernel {key} of the interrupted calibration can no longer be calibrated")
+            }
+        }
+    }
+    let before: BTreeMap<KernelKey, ParameterRow> = targets
+        .iter()
+        .filter(|t| journal_setup.keys.contains(t.key()))
+        .map(|t| {
+            let explained = setup
+                .environment
+                .registry()
+                .explain(t.key(), &setup.execution);
+            let row = explained.map_or_else(|_| t.schema().defaults(), |e| e.row.values);
+            (t.key().clone(), row)
+        })
+        .collect();
+
+    let cancel = Arc::new(AtomicBool::new(false));
+    let flag = Arc::clone(&cancel);
+    ctrlc::set_handler(move || flag.store(true, Ordering::SeqCst))
+        .context("Ctrl-C cannot be watched")?;
+    let measured = measure(
+        arguments,
+        setup,
+        &journal_setup,
+        &rest,
+        &taken_over,
+        &mut journal,
+        &cancel,
+    )?;
+    let stopped = cancel.load(Ordering::SeqCst);
+    let count = taken_over.len();
+    let mut results = taken_over;
+    results.extend(measured);
+
+    let decided = |r: &KeyResult| {
+        matches!(
+            r.outcome,
+            Outcome::Promoted { .. } | Outcome::DefaultConfirmed { .. }
+        )
+    };
+    let unfinished = results.iter().filter(|r| !settles(&r.outcome)).count();
+    let noisy = results.iter().find_map(|r| match &r.outcome {
+        Outcome::TooNoisy { reason } => Some(reason.clone()),
+        _ => None,
+    });
+    if let Some(reason) = noisy.filter(|_| !stopped && !results.iter().any(decided)) {
+        journal.end(unfinished)?;
+        eprintln!("too noisy to decide, nothing was changed: {reason}");
+        return Ok(Exit::TooNoisy);
+    }
+    let costs = journal_setup
+        .lane_costs_measured
+        .then_some(journal_setup.lane_costs);
+    if results.iter().any(decided) || !stopped {
+        update_kernel_tuning_cache(folder, &setup.execution, &results, costs)
+            .context("nothing was saved, but what was measured is kept for --resume")?;
+    }
+    // Only now: a calibration that is killed before its choices are saved can be resumed to save them.
+    let journal_path = journal.path().to_owned();
+    journal.end(unfinished)?;
+    let fresh = resolve_in_fresh_process(&arguments.common)?;
+    report::print(&Applied {
+        arguments,
+        setup,
+        lane_costs: journal_setup.lane_costs,
+        before: &before,
+        results: &results,
+        taken_over: count,
+        fresh: &fresh,
+        journal: &journal_path,
+        rule: &journal_setup.settings.rule,
+    })?;
+    if stopped {
+        eprintln!(
+            "stopped by the user: {} of {} kernels were decided and saved; --resume goes on with the others",
+            results.iter().filter(|r| decided(r)).count(),
+            results.len()
+        );
+        return Ok(Exit::Failed);
+    }
+    let failed = |r: &KeyResult| matches!(r.outcome, Outcome::Failed { .. });
+    Ok(if results.iter().any(failed) {
+        Exit::Failed
+    } else {
+        Exit::Done
+    })
+}
+
+/// The interrupted calibration that this one goes on with.
+fn resume(folder: &Path, setup: &JournalSetup) -> Result<(Journal, JournalContents)> {
+    let (contents, notes) = JournalContents::interrupted(folder, setup)?;
+    let Some(contents) = contents else {
+        for note in &notes {
+            eprintln!("note: {note}");
+        }
+        bail!(
+            "there is no interrupted calibration of this machine, policy, build and selection; start one without --resume"
+        );
+    };
+    let (journal, contents) = Journal::resume(&contents.path)?;
+    if contents.complete {
+        bail!(
+            "'{}' was completed by another process meanwhile",
+            contents.path.display()
+        );
+    }
+    let total = contents.setup.keys.len();
+    let settled = contents.settled().len();
+    eprintln!(
+        "resumed: {settled} of {total} kernels were taken over, none of them is measured again"
+    );
+    if contents.damaged > 0 {
+        eprintln!(
+            "note: {} unreadable lines of '{}' are ignored",
+            contents.damaged,
+            contents.path.display()
+        );
+    }
+    Ok((journal, contents))
+}
+
+fn measure(
+    arguments: &Arguments,
+    setup: &Setup,
+    journal_setup: &JournalSetup,
+    rest: &[&dyn CalibrationTarget],
+    taken_over: &[KeyResult],
+    journal: &mut Journal,
+    cancel: &AtomicBool,
+) -> Result<Vec<KeyResult>> {
+    if rest.is_empty() {
+        return Ok(Vec::new());
+    }
+    let (clock, probe) = (MonotonicClock::new(), SystemEnvironment);
+    let calibrator = setup.calibrator(
+        &clock,
+        &probe,
+        journal_setup.settings.clone(),
+        journal_setup.build.clone(),
+        Some(setup.ceilings()),
+    );
+    let budget_ns = journal_setup.settings.total_budget_ns.unwrap_or(u64::MAX);
+    let second = SecondProcess {
+        common: &arguments.common,
+        memory: arguments.limits.memory,
+        costs: journal_setup.lane_costs,
+        ceilings: calibrator.ceilings.clone(),
+        deadline_ns: clock.now_ns().saturating_add(budget_ns),
+        clock: &clock,
+        cancel,
+    };
+    let bar = Bar::new(journal_setup.keys.len(), taken_over)?;
+    let mut progress = |p: &Progress<'_>| bar.show(p);
+    let mut controls = Controls {
+        progress: Some(&mut progress),
+        cancel: Some(cancel),
+    };
+    let results = calibrate_keys(&calibrator, rest, &second, &mut controls, &mut |result| {
+        bar.finished(result);
+        journal.key(result)
+    });
+    bar.clear();
+    results.context("nothing was saved, but what was measured before is kept for --resume")
+}
+
+/// Source of every tuned key as a fresh process resolves it.
+fn resolve_in_fresh_process(common: &Common) -> Result<BTreeMap<String, String>> {
+    let output = myself()?
+        .args(["tuning", "show", "--json"])
+        .args(common_arguments(common))
+        .output()
+        .context("starting a fresh process")?;
+    if !output.status.success() {
+        bail!(
+            "a fresh process ended with {}: {}",
+            output.status,
+            String::from_utf8_lossy(&output.stderr)
+        );
+    }
+    let document: serde_json::Value =
+        serde_json::from_slice(&output.stdout).context("answer of the fresh process")?;
+    let kernels = document["kernels"].as_array().cloned().unwrap_or_default();
+    Ok(kernels
+        .iter()
+        .filter_map(|k| {
+            Some((
+                k["key"].as_str()?.to_owned(),
+                k["source"].as_str()?.to_owned(),
+            ))
+        })
+        .collect())
+}
