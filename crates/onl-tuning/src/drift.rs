@@ -74,10 +74,13 @@ pub struct DriftRow {
     /// What became of it.
     pub verdict: DriftVerdict,
     /// Why.
+    #[serde(default)]
     pub reason: String,
     /// Its time over the default's; absent when there were too few pairs.
+    #[serde(default)]
     pub ratio: Option<RatioInterval>,
     /// Pairs per workload.
+    #[serde(default)]
     pub pairs: u32,
 }
 
@@ -103,6 +106,25 @@ impl DriftReport {
             execution,
             kernels,
         }
+    }
+
+    /// Reads a report from its JSON text.
+    ///
+    /// # Errors
+    /// A sentence that says why the text is no such report.
+    pub fn from_json(text: &[u8]) -> Result<Self, String> {
+        let report: DriftReport = serde_json::from_slice(text)
+            .map_err(|error| format!("it is no drift report: {error}"))?;
+        if report.kind != "drift" {
+            return Err(format!("its kind is '{}', not 'drift'", report.kind));
+        }
+        if report.schema != DRIFT_SCHEMA {
+            return Err(format!(
+                "its schema is {}, this version reads {DRIFT_SCHEMA}",
+                report.schema
+            ));
+        }
+        Ok(report)
     }
 }
 

@@ -145,7 +145,9 @@ fn confirmed(name: &str, pairs: &[Pair], confidence: f64) -> Confirmed {
 fn search(evidence: &KeyEvidence) -> SearchExplanation {
     match &evidence.search {
         SearchEvidence::Given => SearchExplanation::Given,
-        SearchEvidence::Crossover { parameter, samples } => {
+        SearchEvidence::Crossover {
+            parameter, samples, ..
+        } => {
             let fit = samples.lines();
             SearchExplanation::Crossover {
                 parameter: parameter.clone(),

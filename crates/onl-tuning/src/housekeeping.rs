@@ -4,11 +4,11 @@
 //! machine's own measurement.
 
 use crate::cache::{CachedProfile, CachedRow, Choices, LoadReport};
+use crate::drift::{DriftReport, DriftVerdict};
 use crate::operations::{UnusedRow, usability};
 use crate::{CpuSelector, ProfileBatch, RegistryError, TuningRegistry, execution_id};
 use onl_cpu::CpuExecutionDescriptor;
 use onl_snapshot::{KernelKey, ValueSource};
-use serde::Deserialize;
 use std::collections::{BTreeMap, HashSet};
 
 /// Conditions of the narrowest class that an export leaves out, each only when asked for.
@@ -287,61 +287,6 @@ pub fn remove_kernels(choices: &mut Choices, selects: impl Fn(&KernelKey) -> boo
         !selected
     });
     removal
-}
-
-/// Whether a promoted row still holds on its machine.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum DriftVerdict {
-    /// It is as fast as when it was saved.
-    Holds,
-    /// It is not faster than the default any more.
-    Drifted,
-    /// The measurement does not tell.
-    Undecided,
-}
-
-/// A report of re-measured rows, as `onl kernel-baseline --check` writes it.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
-pub struct DriftReport {
-    schema: u32,
-    kind: String,
-    /// Execution identity that was measured.
-    pub execution: CpuExecutionDescriptor,
-    /// Rows that were measured.
-    pub kernels: Vec<DriftedKernel>,
-}
-
-/// One row of a [`DriftReport`].
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-pub struct DriftedKernel {
-    /// The kernel as `library/Kernel/implementation/type`.
-    pub key: String,
-    /// Its revision.
-    pub revision: u32,
-    /// Whether its row holds.
-    pub verdict: DriftVerdict,
-}
-
-impl DriftReport {
-    /// Reads a report from its JSON text.
-    ///
-    /// # Errors
-    /// A sentence that says why the text is no such report.
-    pub fn from_json(text: &[u8]) -> Result<Self, String> {
-        let report: DriftReport = serde_json::from_slice(text)
-            .map_err(|error| format!("it is no drift report: {error}"))?;
-        if report.kind != "drift" {
-            return Err(format!("its kind is '{}', not 'drift'", report.kind));
-        }
-        if report.schema != 1 {
-            return Err(format!(
-                "its schema is {}, this version reads 1",
-                report.schema
-            ));
-        }
-        Ok(report)
-    }
 }
 
 /// Removes the rows that a report found drifted, for its execution identity only.

@@ -45,8 +45,8 @@ pub use environment::{
 };
 pub use evidence::{KeyEvidence, Replay, ReplayError, replay};
 pub use housekeeping::{
-    DriftReport, DriftVerdict, DriftedKernel, Export, Import, Removal, Widening, check_import,
-    export_profiles, prune_drifted, prune_unusable, remove_kernels,
+    Export, Import, Removal, Widening, check_import, export_profiles, prune_drifted,
+    prune_unusable, remove_kernels,
 };
 pub use identity::{ProcessorIdentity, execution_id};
 pub use lane_costs::{LaneCostProbe, measure_lane_costs};

@@ -63,6 +63,7 @@ fn target(
             )
         }),
         memory_bytes: 0,
+        flops: 0,
     }
 }
 

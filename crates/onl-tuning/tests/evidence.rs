@@ -51,6 +51,7 @@ fn raced(machine: &Arc<ScriptedMachine>, ratios: &'static [f64]) -> KeyEvidence 
             behaves(size as f64 * ratio, format!("tile {i}"))
         }),
         memory_bytes: 0,
+        flops: 0,
     };
     let calibrator = calibrator(machine, CalibrationSettings::default());
     let mut results = calibrator.calibrate_first(&[&target], &mut Controls::default());

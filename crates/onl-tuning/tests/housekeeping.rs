@@ -7,6 +7,7 @@ use onl_snapshot::{
     KernelKey, ParallelConfig, ParameterRow, ParameterValue, SizeDomain, TunedConfig as _,
     ValueSource,
 };
+use onl_tuning::drift::DriftReport;
 use onl_tuning::*;
 use std::path::Path;
 use support::{execution, key};

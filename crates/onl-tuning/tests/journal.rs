@@ -55,6 +55,7 @@ fn target(machine: &Arc<ScriptedMachine>, name: &'static str, ratio: f64) -> Scr
             behaves(size as f64 * ratio, format!("tile {tile}"))
         }),
         memory_bytes: 0,
+        flops: 0,
     }
 }
 

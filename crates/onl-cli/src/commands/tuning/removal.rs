@@ -4,9 +4,8 @@ use super::{folder, json_rows, json_void, print_rows, saved};
 use crate::exit::Exit;
 use crate::{Common, commands};
 use anyhow::{Context, Result, anyhow, bail};
-use onl::tuning::{
-    Choices, DriftReport, FileState, Removal, prune_drifted, prune_unusable, remove_kernels,
-};
+use onl::tuning::drift::DriftReport;
+use onl::tuning::{Choices, FileState, Removal, prune_drifted, prune_unusable, remove_kernels};
 use std::path::Path;
 
 pub fn prune(drifted: Option<&Path>, dry_run: bool, common: &Common) -> Result<Exit> {
