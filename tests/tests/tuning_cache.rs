@@ -315,7 +315,7 @@ fn prune_by_a_drift_report_acts_on_its_execution_only() {
         "execution": document["execution"],
         "kernels": [{
             "key": abs["key"], "revision": abs["revision"], "verdict": "drifted",
-            "ratio": { "estimate": 1.04 },
+            "ratio": { "estimate": 1.04, "lower": 1.02, "upper": 1.06, "confidence": 0.99 },
         }],
     });
     let file = folder.path().join("drift.json");

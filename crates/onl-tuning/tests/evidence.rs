@@ -76,7 +76,7 @@ fn an_explanation_names_every_candidate_with_its_ratio_and_its_fate() {
     }
     assert!(candidates[1].fate.contains("confirmed"));
     assert!(
-        candidates[3].fate.contains("9.0 times"),
+        candidates[3].fate.contains("11.2 times"),
         "{}",
         candidates[3].fate
     );

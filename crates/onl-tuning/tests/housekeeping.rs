@@ -383,7 +383,7 @@ fn drift(kernels: &[(&str, u32, &str)]) -> serde_json::Value {
         .map(|(key, revision, verdict)| {
             serde_json::json!({
                 "key": key, "revision": revision, "verdict": verdict,
-                "ratio": { "estimate": 1.1 },
+                "ratio": { "estimate": 1.1, "lower": 1.05, "upper": 1.15, "confidence": 0.99 },
             })
         })
         .collect();
