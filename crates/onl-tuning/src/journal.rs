@@ -179,8 +179,9 @@ impl JournalContents {
         Ok(contents)
     }
 
-    /// The newest journal in a folder that was interrupted and whose setup allows `setup` to go on; beside it what was
-    /// found of other journals, one sentence each. A folder that does not exist has none.
+    /// The interrupted journal in a folder with which a calibration of `setup` can go on: the newest that settled a key,
+    /// else the newest, and none from before a complete one. Beside it what was found of other journals, one sentence
+    /// each. A folder that does not exist has none.
     ///
     /// # Errors
     /// [`JournalError::Io`] when the folder cannot be listed.
@@ -189,22 +190,30 @@ impl JournalContents {
         setup: &JournalSetup,
     ) -> Result<(Option<Self>, Vec<String>), JournalError> {
         let mut notes = Vec::new();
+        let mut without_results = None;
         for path in journals(folder)?.into_iter().rev() {
             let name = path.display();
-            match Self::read(&path) {
-                Err(error) => notes.push(error.to_string()),
-                Ok(contents) if contents.complete => {
-                    notes.push(format!(
-                        "'{name}' is complete: there is nothing to go on with"
-                    ));
+            let contents = match Self::read(&path) {
+                Ok(contents) => contents,
+                Err(error) => {
+                    notes.push(error.to_string());
+                    continue;
                 }
-                Ok(contents) => match contents.setup.refuses(setup) {
-                    None => return Ok((Some(contents), notes)),
-                    Some(reason) => notes.push(format!("'{name}' is not resumed: {reason}")),
-                },
+            };
+            if let Some(reason) = contents.setup.refuses(setup) {
+                notes.push(format!("'{name}' is not resumed: {reason}"));
+            } else if contents.complete {
+                notes.push(format!(
+                    "'{name}' is complete: there is nothing to go on with"
+                ));
+                break;
+            } else if contents.settled().is_empty() {
+                without_results.get_or_insert(contents);
+            } else {
+                return Ok((Some(contents), notes));
             }
         }
-        Ok((None, notes))
+        Ok((without_results, notes))
     }
 }
 
@@ -335,6 +344,14 @@ impl Journal {
     /// [`JournalError::Io`].
     pub fn end(mut self, unfinished: usize) -> Result<(), JournalError> {
         self.write(&Record::End { unfinished })
+    }
+
+    /// Removes a journal that holds no result.
+    ///
+    /// # Errors
+    /// [`JournalError::Io`].
+    pub fn discard(self) -> Result<(), JournalError> {
+        fs::remove_file(&self.path).map_err(|e| failed("removing", &self.path, e))
     }
 
     fn write(&mut self, record: &Record) -> Result<(), JournalError> {

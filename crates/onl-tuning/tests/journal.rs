@@ -179,6 +179,16 @@ fn a_killed_calibration_loses_the_key_in_flight_and_goes_on_with_the_rest() {
     let (none, notes) = found(folder.path(), &setup);
     assert_eq!(none, None);
     assert!(notes[0].contains("complete"), "{notes:?}");
+    // A newer one that got nowhere can be resumed, and one with results before it is better.
+    let begin = || Journal::begin(folder.path(), &setup).expect("a writable folder");
+    let nowhere = begin().path().to_owned();
+    assert_eq!(found(folder.path(), &setup).0.expect("one").path, nowhere);
+    let mut second = begin();
+    second.key(&results[0]).expect("a writable folder");
+    let third = begin();
+    let best = found(folder.path(), &setup).0.expect("one").path;
+    assert_eq!(best, second.path());
+    third.discard().expect("a writable folder");
     let contents = JournalContents::read(&path).expect("a journal");
     assert!(contents.complete);
     assert_eq!(names(&contents.results), ["Abs", "Add", "Gemm", "Not"]);

@@ -113,7 +113,11 @@ pub fn apply(arguments: &Arguments, setup: &Setup, keys: &[KernelKey]) -> Result
         _ => None,
     });
     if let Some(reason) = noisy.filter(|_| !stopped && !results.iter().any(decided)) {
-        journal.end(unfinished)?;
+        if results.iter().all(|r| r.evidence.is_empty()) && !arguments.resume {
+            journal.discard()?;
+        } else {
+            journal.end(unfinished)?;
+        }
         eprintln!("too noisy to decide, nothing was changed: {reason}");
         return Ok(Exit::TooNoisy);
     }
