@@ -190,8 +190,13 @@ fn print(rows: &[Replayed], joint: &[Joint], stored_rule: bool, differ: usize) {
     }
     println!("{lines}");
     for kernel in joint.iter().filter(|kernel| kernel.contradicts()) {
+        let rule = if stored_rule {
+            "the stored rule"
+        } else {
+            "this rule"
+        };
         println!(
-            "{}: the file says {}, its samples say {}",
+            "{}: {} in the file, {} by its samples under {rule}",
             kernel.key,
             kernel.stored.as_deref().unwrap_or_default(),
             kernel.replayed.as_deref().unwrap_or_default()
