@@ -33,6 +33,8 @@ fn ensure_valgrind() -> Result<()> {
     if found.is_ok_and(|output| output.status.success()) {
         return Ok(());
     }
+    let missing = "valgrind is missing and could not be installed; install it and try again";
+    process::run(Command::new("apt-get").args(["update", "-qq"])).context(missing)?;
     process::run(
         Command::new("apt-get")
             .args([
@@ -44,7 +46,7 @@ fn ensure_valgrind() -> Result<()> {
             ])
             .env("DEBIAN_FRONTEND", "noninteractive"),
     )
-    .context("valgrind is missing and could not be installed; install it and try again")
+    .context(missing)
 }
 
 /// Builds the example in a target folder of its own.
