@@ -21,21 +21,7 @@ use onl_tuning::*;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
-use support::{ScriptedMachine, calibrator, execution, key};
-
-static TILES: Schema = Schema {
-    parameters: &[Parameter {
-        name: "algorithm.tile_m",
-        kind: ParameterKind::Integer {
-            default: 0,
-            minimum: 0,
-            maximum: 100,
-        },
-        unit: "rows",
-        meaning: "Scripted.",
-    }],
-    check: |_| Ok(()),
-};
+use support::{ScriptedMachine, TILES, calibrator, execution, key};
 
 /// Candidates that take `ratios[i]` times the default's 40 µs, on a machine whose speed changes by `ramp` over a second.
 struct Race {

@@ -1,7 +1,7 @@
 //! The second process: a promotion needs the win in each of two.
 
 use crate::calibrator::{Calibrator, Controls, Progress};
-use crate::decision::{DecisionRule, KeepReason};
+use crate::decision::KeepReason;
 use crate::environment::{Environment, EnvironmentProbe};
 use crate::evidence::KeyEvidence;
 use crate::statistics::RatioInterval;
@@ -393,10 +393,4 @@ fn remaining(
         .saturating_add(per_key.saturating_sub(of_key_ns));
     let budget = budget_ns.unwrap_or(u64::MAX);
     estimate.min(budget.saturating_sub(elapsed_ns))
-}
-
-/// Most false promotions that are to be expected among `decided` keys: a row that is not faster by the margin wins with
-/// probability `alpha` at most in each of two processes.
-pub fn expected_false_promotions(decided: usize, rule: &DecisionRule) -> f64 {
-    decided as f64 * rule.alpha * rule.alpha
 }

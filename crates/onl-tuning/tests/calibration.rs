@@ -3,8 +3,7 @@
 mod support;
 
 use onl_snapshot::{
-    Candidate, MINIMUM_ELEMENTS, ParallelConfig, Parameter, ParameterKind, ParameterRow,
-    ParameterValue, Schema, Search, SizeDomain, TunedConfig,
+    Candidate, MINIMUM_ELEMENTS, ParallelConfig, ParameterValue, Search, SizeDomain, TunedConfig,
 };
 use onl_tuning::decision::DecisionRule;
 use onl_tuning::statistics::SplitMix64;
@@ -13,26 +12,6 @@ use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use support::*;
-
-static TILES: Schema = Schema {
-    parameters: &[Parameter {
-        name: "algorithm.tile_m",
-        kind: ParameterKind::Integer {
-            default: 0,
-            minimum: 0,
-            maximum: 100,
-        },
-        unit: "rows",
-        meaning: "Scripted.",
-    }],
-    check: |_| Ok(()),
-};
-
-fn tile(value: i64) -> ParameterRow {
-    TILES
-        .defaults()
-        .with("algorithm.tile_m", ParameterValue::Integer(value))
-}
 
 /// A race: candidate `i + 1` takes `ratios[i]` times the default's time on every size.
 fn race(machine: &Arc<ScriptedMachine>, sizes: &[u64], ratios: &[f64]) -> ScriptedTarget {

@@ -2,35 +2,13 @@
 
 mod support;
 
-use onl_snapshot::{
-    CalibrationTarget, Parameter, ParameterKind, ParameterRow, ParameterValue, Schema, Search,
-};
+use onl_snapshot::{CalibrationTarget, Search};
 use onl_tuning::decision::{ConfirmationSamples, Pair, WorkloadPairs};
 use onl_tuning::drift::*;
 use onl_tuning::*;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use support::*;
-
-static PATHS: Schema = Schema {
-    parameters: &[Parameter {
-        name: "algorithm.tile_m",
-        kind: ParameterKind::Integer {
-            default: 0,
-            minimum: 0,
-            maximum: 1,
-        },
-        unit: "rows",
-        meaning: "Scripted.",
-    }],
-    check: |_| Ok(()),
-};
-
-fn other() -> ParameterRow {
-    PATHS
-        .defaults()
-        .with("algorithm.tile_m", ParameterValue::Integer(1))
-}
 
 /// A kernel whose saved row takes `small` and `large` times the default's time on two sizes; equal paths when both are 1.
 fn target(
@@ -42,7 +20,7 @@ fn target(
     ScriptedTarget {
         machine: Arc::clone(machine),
         key: key(name),
-        schema: &PATHS,
+        schema: &TILES,
         sizes: vec![40_000, 400_000],
         search: Search::Candidates(Vec::new()),
         script: Arc::new(move |row, size| {
@@ -72,7 +50,7 @@ fn rows(targets: &[ScriptedTarget]) -> Vec<Proposal> {
         .iter()
         .map(|t| Proposal {
             key: t.key.clone(),
-            values: other(),
+            values: tile(1),
         })
         .collect()
 }
@@ -149,7 +127,7 @@ fn a_stopped_check_a_missing_kernel_and_a_failing_one_are_undecided() {
         0,
         Proposal {
             key: key("Gone"),
-            values: other(),
+            values: tile(1),
         },
     );
     let calibrator = calibrator(&machine, CalibrationSettings::default());

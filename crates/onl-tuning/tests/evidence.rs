@@ -2,34 +2,12 @@
 
 mod support;
 
-use onl_snapshot::{
-    Candidate, Parameter, ParameterKind, ParameterRow, ParameterValue, Schema, Search,
-};
+use onl_snapshot::{Candidate, Search};
 use onl_tuning::explain::{SearchExplanation, explain};
 use onl_tuning::plan::{KernelUse, Saved, Worth, worth};
 use onl_tuning::*;
 use std::sync::Arc;
 use support::*;
-
-static TILES: Schema = Schema {
-    parameters: &[Parameter {
-        name: "algorithm.tile_m",
-        kind: ParameterKind::Integer {
-            default: 0,
-            minimum: 0,
-            maximum: 100,
-        },
-        unit: "rows",
-        meaning: "Scripted.",
-    }],
-    check: |_| Ok(()),
-};
-
-fn tile(value: i64) -> ParameterRow {
-    TILES
-        .defaults()
-        .with("algorithm.tile_m", ParameterValue::Integer(value))
-}
 
 fn raced(machine: &Arc<ScriptedMachine>, ratios: &'static [f64]) -> KeyEvidence {
     let target = ScriptedTarget {

@@ -3,11 +3,11 @@
 mod support;
 
 use onl_snapshot::{
-    Candidate, LaneCosts, Parameter, ParameterKind, ParameterRow, ParameterValue, Schema, Search,
+    Candidate, LaneCosts, Parameter, ParameterKind, ParameterValue, Schema, Search,
 };
 use onl_tuning::decision::DecisionRule;
 use onl_tuning::journal::*;
-use onl_tuning::process::{Watched, calibrate_keys, expected_false_promotions};
+use onl_tuning::process::{Watched, calibrate_keys};
 use onl_tuning::*;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -18,36 +18,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use support::*;
 
-static PATHS: Schema = Schema {
-    parameters: &[Parameter {
-        name: "algorithm.tile_m",
-        kind: ParameterKind::Integer {
-            default: 0,
-            minimum: 0,
-            maximum: 1,
-        },
-        unit: "rows",
-        meaning: "Scripted.",
-    }],
-    check: |_| Ok(()),
-};
-
-fn other() -> ParameterRow {
-    PATHS
-        .defaults()
-        .with("algorithm.tile_m", ParameterValue::Integer(1))
-}
-
 /// A kernel whose candidate takes `ratio` times the default's time.
 fn target(machine: &Arc<ScriptedMachine>, name: &'static str, ratio: f64) -> ScriptedTarget {
     ScriptedTarget {
         machine: Arc::clone(machine),
         key: key(name),
-        schema: &PATHS,
+        schema: &TILES,
         sizes: vec![40_000],
         search: Search::Candidates(vec![Candidate {
             name: "other".to_owned(),
-            values: other(),
+            values: tile(1),
         }]),
         script: Arc::new(move |row, size| {
             let tile = row.integer("algorithm.tile_m");
@@ -440,9 +420,9 @@ fn a_machine_that_is_too_noisy_is_asked_once_and_no_key_is_measured() {
 #[test]
 fn expected_false_promotions_are_those_of_two_processes() {
     let rule = DecisionRule::default();
-    let expected = expected_false_promotions(41, &rule);
+    let expected = rule.expected_false_promotions(41);
     assert!((expected - 0.0041).abs() < 1e-12, "{expected}");
-    assert_eq!(expected_false_promotions(0, &rule), 0.0);
+    assert_eq!(rule.expected_false_promotions(0), 0.0);
 }
 
 #[test]

@@ -4,7 +4,7 @@
 use onl_cpu::CpuExecutionDescriptor;
 use onl_snapshot::{
     CacheState, CalibrationError, CalibrationInstance, CalibrationTarget, Digest, KernelKey,
-    ParameterRow, Schema, Search, Workload,
+    Parameter, ParameterKind, ParameterRow, ParameterValue, Schema, Search, Workload,
 };
 use onl_tensor::ElementType;
 use onl_tuning::statistics::SplitMix64;
@@ -13,6 +13,28 @@ use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
+
+/// The schema of kernels with one choice; row 0 is the default.
+pub static TILES: Schema = Schema {
+    parameters: &[Parameter {
+        name: "algorithm.tile_m",
+        kind: ParameterKind::Integer {
+            default: 0,
+            minimum: 0,
+            maximum: 100,
+        },
+        unit: "rows",
+        meaning: "Scripted.",
+    }],
+    check: |_| Ok(()),
+};
+
+/// A row of [`TILES`].
+pub fn tile(value: i64) -> ParameterRow {
+    TILES
+        .defaults()
+        .with("algorithm.tile_m", ParameterValue::Integer(value))
+}
 
 /// Time in nanoseconds, and the noise of the machine.
 pub struct ScriptedMachine {

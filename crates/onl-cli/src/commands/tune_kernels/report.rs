@@ -7,7 +7,7 @@ use crate::table::{duration, table};
 use anyhow::Result;
 use onl::tuning::RatioInterval;
 use onl::tuning::decision::DecisionRule;
-use onl::tuning::process::{KeyResult, Outcome, expected_false_promotions};
+use onl::tuning::process::{KeyResult, Outcome};
 use onl::{KernelKey, LaneCosts, ParameterRow};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -86,7 +86,7 @@ pub fn print(applied: &Applied<'_>) -> Result<()> {
         .filter(|r| source(&r.key) == "exact_execution")
         .count();
     let decided = count("promoted") + count("default_confirmed");
-    let expected = expected_false_promotions(decided, applied.rule);
+    let expected = applied.rule.expected_false_promotions(decided);
     if arguments.common.json {
         let rows: Vec<serde_json::Value> = results
             .iter()
