@@ -44,6 +44,19 @@ pub(crate) fn identity() -> Identity {
     identity
 }
 
+/// Signature of the hypervisor, where one shows itself.
+pub(crate) fn hypervisor() -> Option<String> {
+    if __cpuid(0).eax < 1 || __cpuid(1).ecx >> 31 == 0 {
+        return None;
+    }
+    let CpuidResult { ebx, ecx, edx, .. } = __cpuid(0x4000_0000);
+    let signature: Vec<u8> = [ebx, ecx, edx]
+        .into_iter()
+        .flat_map(u32::to_le_bytes)
+        .collect();
+    text(&signature)
+}
+
 fn text(bytes: &[u8]) -> Option<String> {
     let text: String = bytes
         .iter()

@@ -709,3 +709,16 @@ fn denormal_guards_nest_and_restore() {
         "restored while unwinding"
     );
 }
+
+#[test]
+fn user_mode_emulation_shows_in_the_name_of_the_process() {
+    let root = tempfile::tempdir().expect("a folder");
+    let folder = root.path().join("proc/self");
+    std::fs::create_dir_all(&folder).expect("a folder");
+    let named = |name: &str| {
+        std::fs::write(folder.join("comm"), name).expect("a file");
+        crate::emulation::user_mode(&crate::SystemRoot::new(root.path()))
+    };
+    assert!(named("qemu-aarch64-st\n"));
+    assert!(!named("onl\n"));
+}

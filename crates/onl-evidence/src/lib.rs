@@ -1,8 +1,9 @@
-//! Inventory of kernel paths, and the proof that their coverage states are true.
+//! Inventory of kernel paths with the proof of their coverage states, and reports that a reader can check.
 
 #![forbid(unsafe_code)]
 
 mod inventory;
+pub mod report;
 mod verify;
 
 pub use inventory::{
