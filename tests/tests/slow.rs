@@ -54,6 +54,7 @@ fn calibrate_once(seed: u64) -> Vec<KeyResult> {
         settings,
         execution: resolved.descriptor(),
         build: BTreeMap::new(),
+        coupling: None,
         ceilings: None,
     };
     let again = Again {

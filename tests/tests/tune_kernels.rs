@@ -66,6 +66,7 @@ fn measured(kernel: &str) -> Vec<KeyResult> {
         },
         execution: resolved.descriptor(),
         build: BTreeMap::new(),
+        coupling: None,
         ceilings: None,
     };
     calibrator.calibrate_first(&targets, &mut Controls::default())

@@ -355,6 +355,7 @@ fn progress_is_told_often_even_of_slow_kernels() {
     let mut controls = Controls {
         progress: Some(&mut progress),
         cancel: None,
+        waited_ns: 0,
     };
     calibrator.calibrate_first(&[&race], &mut controls);
     assert!(told >= 5, "{told} reports");

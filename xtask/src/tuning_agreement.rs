@@ -4,10 +4,9 @@ use crate::process::{self, workspace};
 use anyhow::{Context, Result, ensure};
 use clap::Args;
 use serde_json::Value;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
-use std::process::Command;
-use std::time::Instant;
+use std::process::{Command, Stdio};
 
 /// Options of `cargo xtask tuning-agreement`.
 #[derive(Args)]
@@ -18,7 +17,13 @@ pub struct AgreementArguments {
     /// Most seconds of measuring of each.
     #[arg(long, default_value_t = 90)]
     budget: u32,
+    /// Most seconds that each waits for another coupling of the lanes.
+    #[arg(long, default_value_t = 300)]
+    watch: u32,
 }
+
+/// Calibrations that may be of other couplings than the first one before none is waited for any longer.
+const MOST_OTHERS: usize = 5;
 
 /// Share of keys on which two calibrations have to agree.
 const AGREEING_SHARE: f64 = 0.95;
@@ -28,12 +33,36 @@ const THRESHOLD: &str = "parallel.minimum_elements";
 
 type Choices = BTreeMap<String, BTreeMap<String, Value>>;
 
-/// Calibrates into folders of their own and compares the choices key by key.
+/// What a calibration chose, and at how many couplings of the lanes its choices hold; `None` when some were measured at
+/// fewer than others.
+struct Calibration {
+    choices: Choices,
+    couplings: Option<usize>,
+}
+
+/// Calibrates into folders of their own and compares the choices key by key. A machine whose host left its processors
+/// in one place is another one than that whose host moved them, so calibrations are compared that saw as many couplings.
 pub fn compare(arguments: &AgreementArguments) -> Result<()> {
     process::run(process::cargo().args(["build", "--release", "--quiet"]))?;
-    let first = calibrate(arguments.budget)?;
-    for _ in 0..arguments.repeats.max(1) {
-        let second = calibrate(arguments.budget)?;
+    let mut all = vec![calibrate(arguments)?];
+    let mut left = arguments.repeats.max(1);
+    while left > 0 {
+        let second = calibrate(arguments)?;
+        let alike =
+            |known: &&Calibration| known.couplings.is_some() && known.couplings == second.couplings;
+        let Some(first) = all.iter().find(alike) else {
+            ensure!(
+                all.len() <= MOST_OTHERS,
+                "no two calibrations could measure at as many couplings of the lanes; try again with a longer --watch"
+            );
+            println!(
+                "no calibration before was measured at as many couplings; it is compared with none"
+            );
+            all.push(second);
+            continue;
+        };
+        left -= 1;
+        let (first, second) = (&first.choices, second.choices);
         let both: Vec<&String> = first
             .keys()
             .filter(|key| second.contains_key(*key))
@@ -64,16 +93,38 @@ pub fn compare(arguments: &AgreementArguments) -> Result<()> {
 }
 
 /// Values of all tuned keys after a calibration into an empty folder.
-fn calibrate(budget: u32) -> Result<Choices> {
+fn calibrate(arguments: &AgreementArguments) -> Result<Calibration> {
     let folder = tempfile::tempdir().context("a folder for the profile")?;
-    let start = Instant::now();
-    process::run(
-        onl(folder.path())
-            .args(["tune-kernels", "--apply", "--json", "--budget"])
-            .arg(budget.to_string())
-            .stdout(std::process::Stdio::null()),
-    )?;
-    let seconds = start.elapsed().as_secs_f64();
+    let (budget, watch) = (arguments.budget, arguments.watch);
+    let applied = onl(folder.path())
+        .args(["tune-kernels", "--apply", "--json"])
+        .args(["--budget", &budget.to_string()])
+        .args(["--watch", &watch.to_string()])
+        .stderr(Stdio::inherit())
+        .output()
+        .context("the built command")?;
+    let status = applied.status;
+    let applied: Value = serde_json::from_slice(&applied.stdout)
+        .with_context(|| format!("`onl tune-kernels --json` ended with {status}"))?;
+    let failed: Vec<String> = applied["kernels"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter(|kernel| kernel["outcome"].get("failed").is_some())
+        .map(|kernel| {
+            format!(
+                "{}: {}",
+                kernel["key"], kernel["outcome"]["failed"]["reason"]
+            )
+        })
+        .collect();
+    ensure!(
+        status.success(),
+        "`onl tune-kernels` ended with {status}: {}",
+        failed.join("; ")
+    );
+    let seconds = applied["measured_seconds"].as_f64().unwrap_or(f64::NAN);
+    let couplings = &applied["couplings_ns"];
     let shown = process::output(onl(folder.path()).args(["tuning", "show", "--json"]))?;
     let document: Value = serde_json::from_str(&shown).context("`onl tuning show --json`")?;
     let kernels = document["kernels"]
@@ -90,8 +141,24 @@ fn calibrate(budget: u32) -> Result<Choices> {
             Some((kernel["key"].as_str()?.to_owned(), values.collect()))
         })
         .collect();
-    println!("{} keys decided in {seconds:.0} s", choices.len());
-    Ok(choices)
+    println!(
+        "{} keys decided in {seconds:.0} s of measuring; hand-over of the lanes in ns: {couplings}",
+        choices.len()
+    );
+    let of_promoted: BTreeSet<usize> = applied["kernels"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter(|kernel| kernel["outcome"].get("promoted").is_some())
+        .map(|kernel| kernel["couplings_ns"].as_array().map_or(0, Vec::len))
+        .collect();
+    Ok(Calibration {
+        choices,
+        couplings: of_promoted
+            .first()
+            .copied()
+            .filter(|_| of_promoted.len() == 1),
+    })
 }
 
 fn onl(cache: &Path) -> Command {

@@ -3,7 +3,7 @@
 use crate::{BenchMemory, BenchNode, Coverage, Example, KernelEntry, PrepareError, SearchContext};
 use onl_cpu::IsaTier;
 use onl_executor::{CpuExecutor, RunOptions};
-use onl_profiling::Collector;
+use onl_profiling::{Collector, InlineReason};
 use onl_snapshot::{
     CacheState, CalibrationError, CalibrationInstance, CalibrationTarget, Digest, KernelKey,
     LaneCosts, ParameterRow, Schema, Search, TuningSnapshot, Workload,
@@ -226,11 +226,11 @@ impl NodeInstance {
             .regions
             .iter()
             .map(|e| {
-                // A region that is not divided takes the same path whatever its grain.
-                let grain = if e.inline_reason.is_some() {
-                    e.total
-                } else {
-                    e.grain
+                // A region that is not divided takes the same path whatever its grain. Whether lanes were free when it
+                // was observed is chance and no part of the path.
+                let grain = match e.inline_reason {
+                    None | Some(InlineReason::NoLane | InlineReason::Budget) => e.grain,
+                    Some(_) => e.total,
                 };
                 format!(
                     "{} {} {} tiles, {} by {grain} on {}",

@@ -2,6 +2,7 @@
 
 use crate::calibrator::{CalibrationSettings, panic_text};
 use crate::clock::Clock;
+use crate::coupling::{CouplingLevel, Gate};
 use crate::statistics::SplitMix64;
 use onl_snapshot::{
     CalibrationError, CalibrationInstance, CalibrationTarget, Digest, ParameterRow, Workload,
@@ -17,6 +18,8 @@ pub(crate) enum Stop {
     Budget,
     /// The user stopped the calibration.
     Cancelled,
+    /// The lanes are coupled otherwise than the samples before them.
+    LevelLeft,
     /// The key cannot be measured, or its outputs differ.
     Failed(String),
     /// One arm failed; the others can go on without it.
@@ -40,6 +43,8 @@ struct Entry {
 
 /// Most calls of one sample.
 const MAXIMUM_CALLS: u32 = 1 << 20;
+/// Blocks in a row that a change of the lanes' coupling may spoil.
+const BLOCK_ATTEMPTS: u32 = 20;
 
 pub(crate) struct Bench<'a> {
     target: &'a dyn CalibrationTarget,
@@ -48,6 +53,7 @@ pub(crate) struct Bench<'a> {
     sample_ns: u64,
     cancel: Option<&'a AtomicBool>,
     deadline_ns: u64,
+    gate: Option<Gate<'a>>,
     pub workloads: Vec<Workload>,
     pub arms: Vec<Arm>,
     pub random: SplitMix64,
@@ -76,6 +82,7 @@ impl<'a> Bench<'a> {
         sample_ns: u64,
         cancel: Option<&'a AtomicBool>,
         deadline_ns: u64,
+        gate: Option<Gate<'a>>,
         workloads: Vec<Workload>,
         seed: u64,
     ) -> Self {
@@ -86,6 +93,7 @@ impl<'a> Bench<'a> {
             sample_ns,
             cancel,
             deadline_ns,
+            gate,
             workloads,
             arms: Vec::new(),
             random: SplitMix64(seed),
@@ -287,8 +295,35 @@ impl<'a> Bench<'a> {
         }
     }
 
-    /// One sample of each arm on a workload, back to back in shuffled order; results in the order of `arms`.
+    /// The level at which samples were taken until something stopped them; `None` when they were taken at any.
+    pub fn level(&self, stop: Option<&Stop>) -> Option<CouplingLevel> {
+        let mut level = self.gate.as_ref()?.level();
+        level.left = match stop {
+            Some(Stop::LevelLeft) => true,
+            Some(Stop::Budget) => level.discarded >= BLOCK_ATTEMPTS,
+            _ => false,
+        };
+        Some(level)
+    }
+
+    /// One sample of each arm on a workload, back to back in shuffled order; results in the order of `arms`. Samples
+    /// during which the lanes' coupling changed are taken again.
     pub fn block(&mut self, arms: &[usize], workload: usize) -> Result<Vec<f64>, Stop> {
+        if self.gate.is_none() {
+            return self.samples(arms, workload);
+        }
+        for _ in 0..BLOCK_ATTEMPTS {
+            self.check()?;
+            self.gate.as_ref().map_or(Ok(()), Gate::enter)?;
+            let times = self.samples(arms, workload)?;
+            if self.gate.as_ref().is_none_or(Gate::holds) {
+                return Ok(times);
+            }
+        }
+        Err(Stop::LevelLeft)
+    }
+
+    fn samples(&mut self, arms: &[usize], workload: usize) -> Result<Vec<f64>, Stop> {
         let spread = self.settings.sample_jitter;
         let jitter = 1.0 + spread * (2.0 * self.random.next_f64() - 1.0);
         let mut order: Vec<usize> = (0..arms.len()).collect();

@@ -3,6 +3,7 @@
 use crate::bench::{Bench, Stop};
 use crate::ceilings::Ceilings;
 use crate::clock::Clock;
+use crate::coupling::{CouplingProbe, Gate};
 use crate::decision::{ConfirmationSamples, Decision, DecisionRule, Verdict};
 use crate::environment::{
     Environment, EnvironmentLimits, EnvironmentProbe, Reading, quota_refusal,
@@ -39,6 +40,9 @@ pub struct CalibrationSettings {
     pub fit_pairs: u32,
     /// Candidates that take this many times the fastest row's time on some workload are not raced.
     pub abandon_ratio: f64,
+    /// How long a calibration waits for a coupling of lanes that it saw and wants to measure at, and lasts at least when
+    /// it has seen only one. 0 where no other comes, as on a machine of one's own.
+    pub coupling_watch_ns: u64,
     /// Most time of one key.
     pub key_budget_ns: u64,
     /// Most time of all keys together.
@@ -62,6 +66,7 @@ impl Default for CalibrationSettings {
             probe_pairs: 5,
             fit_pairs: 2,
             abandon_ratio: 3.0,
+            coupling_watch_ns: 0,
             key_budget_ns: 1_500_000_000,
             total_budget_ns: None,
             memory_bytes: 512 << 20,
@@ -95,6 +100,8 @@ pub struct Controls<'a> {
     pub progress: Option<&'a mut dyn FnMut(&Progress)>,
     /// Set to end the calibration before its next sample; finished keys keep their results.
     pub cancel: Option<&'a AtomicBool>,
+    /// Time that the calibration spent waiting for another coupling of lanes; it does not count for budgets.
+    pub waited_ns: u64,
 }
 
 /// Calibrates kernels of one execution identity.
@@ -110,6 +117,8 @@ pub struct Calibrator<'a> {
     pub execution: CpuExecutionDescriptor,
     /// Compiler, flags, sources and the like, for the evidence.
     pub build: BTreeMap<String, String>,
+    /// How closely the lanes are coupled; `None` when that cannot change, or with one lane.
+    pub coupling: Option<&'a dyn CouplingProbe>,
     /// What the participants can do at most, if it was measured: samples beyond it invalidate their key.
     pub ceilings: Option<Ceilings>,
 }
@@ -121,6 +130,15 @@ const STEPS_PER_SAMPLE: u64 = 1_000;
 
 /// How long others are watched before anything is measured.
 const PREFLIGHT: Duration = Duration::from_millis(300);
+
+/// One key to measure.
+struct Job<'t> {
+    target: &'t dyn CalibrationTarget,
+    /// A row to confirm; without one there is a search first.
+    given: Option<ParameterRow>,
+    /// Coupling level at which samples count.
+    level_ns: Option<f64>,
+}
 
 pub(crate) struct KeyRun<'r, 'c> {
     controls: &'r mut Controls<'c>,
@@ -191,8 +209,22 @@ impl Calibrator<'_> {
         targets: &[&dyn CalibrationTarget],
         controls: &mut Controls,
     ) -> Vec<KeyResult> {
-        let jobs = targets.iter().map(|target| (*target, None)).collect();
-        self.run(jobs, Process::First, controls)
+        self.search_at(targets, None, controls)
+    }
+
+    /// Searches and confirms with samples of one coupling level.
+    pub(crate) fn search_at(
+        &self,
+        targets: &[&dyn CalibrationTarget],
+        level_ns: Option<f64>,
+        controls: &mut Controls,
+    ) -> Vec<KeyResult> {
+        let jobs = targets.iter().map(|target| Job {
+            target: *target,
+            given: None,
+            level_ns,
+        });
+        self.run(jobs.collect(), Process::First, controls)
     }
 
     /// Confirms the proposals of another process on fresh samples; the targets are found by their keys.
@@ -206,7 +238,11 @@ impl Calibrator<'_> {
         let mut jobs = Vec::new();
         for proposal in &proposals.proposals {
             match targets.iter().find(|target| *target.key() == proposal.key) {
-                Some(target) => jobs.push((*target, Some(proposal.values.clone()))),
+                Some(target) => jobs.push(Job {
+                    target: *target,
+                    given: Some(proposal.values.clone()),
+                    level_ns: proposal.level_ns,
+                }),
                 None => missing.push(KeyResult {
                     key: proposal.key.clone(),
                     outcome: Outcome::Failed {
@@ -222,12 +258,7 @@ impl Calibrator<'_> {
         Confirmations { results }
     }
 
-    fn run(
-        &self,
-        jobs: Vec<(&dyn CalibrationTarget, Option<ParameterRow>)>,
-        process: Process,
-        controls: &mut Controls,
-    ) -> Vec<KeyResult> {
+    fn run(&self, jobs: Vec<Job>, process: Process, controls: &mut Controls) -> Vec<KeyResult> {
         let mut run = KeyRun {
             start_ns: self.clock.now_ns(),
             done: 0,
@@ -246,13 +277,13 @@ impl Calibrator<'_> {
             Err(outcome) => Some(outcome),
         };
         let mut results = Vec::with_capacity(jobs.len());
-        for (target, given) in jobs {
-            let key = target.key().clone();
+        for job in jobs {
+            let key = job.target.key().clone();
             let (outcome, evidence) = match &refusal {
                 Some(outcome) => (outcome.clone(), Vec::new()),
                 None => {
                     run.report(self, &key, "start");
-                    let (outcome, evidence) = self.key(target, given, process, &mut run);
+                    let (outcome, evidence) = self.key(job, process, &mut run);
                     (outcome, vec![evidence])
                 }
             };
@@ -281,7 +312,7 @@ impl Calibrator<'_> {
             None => Reading::Unsupported,
         };
         let before = self.environment.observe();
-        self.environment.pause(PREFLIGHT);
+        self.environment.watch(PREFLIGHT);
         let after = self.environment.observe();
         match self.settings.limits.refuses_start(&before, &after) {
             Some(reason) => Err(Outcome::TooNoisy { reason }),
@@ -301,13 +332,12 @@ impl Calibrator<'_> {
         }
     }
 
-    fn key(
-        &self,
-        target: &dyn CalibrationTarget,
-        given: Option<ParameterRow>,
-        process: Process,
-        run: &mut KeyRun,
-    ) -> (Outcome, KeyEvidence) {
+    fn key(&self, job: Job, process: Process, run: &mut KeyRun) -> (Outcome, KeyEvidence) {
+        let Job {
+            target,
+            given,
+            level_ns,
+        } = job;
         let key = target.key();
         let process_name = match process {
             Process::First => "first",
@@ -331,13 +361,14 @@ impl Calibrator<'_> {
             search: SearchEvidence::Given,
             participants: None,
             ceilings: self.ceilings.clone(),
+            coupling: None,
             chosen: given,
             samples: ConfirmationSamples::default(),
             decision: None,
             stopped: None,
         };
         let measured = catch_unwind(AssertUnwindSafe(|| {
-            self.measure(target, &mut evidence, run)
+            self.measure(target, level_ns, &mut evidence, run)
         }));
         let stop = match measured {
             Ok(Ok(())) => None,
@@ -409,11 +440,16 @@ impl Calibrator<'_> {
     fn measure(
         &self,
         target: &dyn CalibrationTarget,
+        level_ns: Option<f64>,
         evidence: &mut KeyEvidence,
         run: &mut KeyRun,
     ) -> Result<(), Stop> {
         let settings = &self.settings;
         self.declare(target, evidence)?;
+        let gate = self
+            .coupling
+            .zip(level_ns)
+            .map(|(probe, level_ns)| Gate::new(probe, self.environment, level_ns));
         let now = self.clock.now_ns();
         let key_deadline = now.saturating_add(settings.key_budget_ns);
         let deadline = match settings.total_budget_ns {
@@ -431,9 +467,23 @@ impl Calibrator<'_> {
             sample_ns,
             run.controls.cancel,
             deadline,
+            gate,
             evidence.workloads.clone(),
             evidence.seed,
         );
+        let measured = self.samples(target, &mut bench, evidence, run);
+        evidence.coupling = bench.level(measured.as_ref().err());
+        measured
+    }
+
+    /// Searches where nothing was given, and confirms.
+    fn samples(
+        &self,
+        target: &dyn CalibrationTarget,
+        bench: &mut Bench,
+        evidence: &mut KeyEvidence,
+        run: &mut KeyRun,
+    ) -> Result<(), Stop> {
         let default = bench.arm("default", &evidence.default);
         if evidence.process == Process::First {
             match target.search() {
@@ -457,7 +507,7 @@ impl Calibrator<'_> {
                         fit: None,
                         choice: None,
                     };
-                    self.search_crossover(&mut bench, below, above, evidence, run)?;
+                    self.search_crossover(bench, below, above, evidence, run)?;
                 }
                 Search::Candidates(rows) => {
                     let mut names = BTreeSet::new();
@@ -475,10 +525,10 @@ impl Calibrator<'_> {
                         excluded: Vec::new(),
                         samples: RaceSamples::default(),
                     };
-                    self.race(&mut bench, default, evidence, run)?;
+                    self.race(bench, default, evidence, run)?;
                 }
             }
-            self.limit_participants(&mut bench, default, target, evidence, run)?;
+            self.limit_participants(bench, default, target, evidence, run)?;
             evidence.chosen = match evidence.search_outcome() {
                 SearchOutcome::Row(row) => Some(row),
                 SearchOutcome::Keep(_) | SearchOutcome::Unfinished => None,
@@ -486,16 +536,9 @@ impl Calibrator<'_> {
         }
         if let Some(chosen) = evidence.chosen.clone() {
             check_row(target, "chosen", &chosen)?;
-            self.confirm_row(
-                &mut bench,
-                default,
-                &target.search(),
-                &chosen,
-                evidence,
-                run,
-            )?;
+            self.confirm_row(bench, default, &target.search(), &chosen, evidence, run)?;
         }
-        evidence.decision = Some(evidence.decide(&settings.rule));
+        evidence.decision = Some(evidence.decide(&self.settings.rule));
         Ok(())
     }
 
@@ -571,6 +614,9 @@ fn stopped(stop: Stop) -> Outcome {
     match stop {
         Stop::Budget => Outcome::NotMeasured {
             reason: "the time budget ended first; raise --budget or tune this key alone".to_owned(),
+        },
+        Stop::LevelLeft => Outcome::NotMeasured {
+            reason: "the lanes' coupling changed; tune this key again".to_owned(),
         },
         Stop::Cancelled => Outcome::NotMeasured {
             reason: "stopped by the user".to_owned(),

@@ -218,6 +218,7 @@ pub fn check(
     };
     let proposals = Proposals {
         proposals: rows.to_vec(),
+        budget_ns: None,
     };
     let results = of_pairs
         .confirm(targets, &proposals, controls)

@@ -116,6 +116,11 @@ pub trait EnvironmentProbe {
 
     /// Does nothing for a while, so that what the processors do meanwhile is the work of others.
     fn pause(&self, _duration: Duration) {}
+
+    /// Lets others show how busy they are; a machine that was watched a moment ago need not be watched again.
+    fn watch(&self, duration: Duration) {
+        self.pause(duration);
+    }
 }
 
 /// Why an execution cannot be measured under a quota: its lanes would be stopped in turn. `None` when it can.

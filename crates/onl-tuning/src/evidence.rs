@@ -2,6 +2,7 @@
 
 use crate::calibrator::CalibrationSettings;
 use crate::ceilings::Ceilings;
+use crate::coupling::CouplingLevel;
 use crate::decision::{
     self, ConfirmationSamples, Decision, DecisionRule, KeepReason, Verdict, WorkloadPairs,
 };
@@ -105,6 +106,9 @@ pub struct KeyEvidence {
     /// Ceilings of the execution, if they were measured.
     #[serde(default)]
     pub ceilings: Option<Ceilings>,
+    /// How closely lanes were coupled while the samples were taken; absent when it was not asked.
+    #[serde(default)]
+    pub coupling: Option<CouplingLevel>,
     /// The row that was confirmed.
     pub chosen: Option<ParameterRow>,
     /// Samples of the confirmation.

@@ -45,7 +45,7 @@ pub struct JournalSetup {
     pub execution: CpuExecutionDescriptor,
     /// Compiler, flags, executable and the like.
     pub build: BTreeMap<String, String>,
-    /// Settings; the budget of all keys together does not count for equality of setups.
+    /// Settings; the budget of all keys together and how long is waited do not count for equality of setups.
     pub settings: CalibrationSettings,
     /// How the user selected keys, in words that are equal when the selection is.
     pub selection: Vec<String>,
@@ -63,6 +63,7 @@ impl JournalSetup {
     pub fn refuses(&self, other: &JournalSetup) -> Option<String> {
         let timeless = |settings: &CalibrationSettings| CalibrationSettings {
             total_budget_ns: None,
+            coupling_watch_ns: 0,
             ..settings.clone()
         };
         let reason = if self.execution != other.execution {

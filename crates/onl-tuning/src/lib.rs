@@ -11,6 +11,7 @@ mod cache;
 mod calibrator;
 mod ceilings;
 mod clock;
+mod coupling;
 pub mod decision;
 pub mod drift;
 mod environment;
@@ -28,6 +29,7 @@ pub mod process;
 mod profile;
 mod registry;
 mod resolution;
+mod schedule;
 pub mod search;
 mod selector;
 pub mod statistics;
@@ -39,6 +41,7 @@ pub use cache::{
 pub use calibrator::{CalibrationSettings, Calibrator, Controls, Progress};
 pub use ceilings::{BandwidthCeiling, Ceilings};
 pub use clock::{Clock, MonotonicClock};
+pub use coupling::{CouplingLevel, CouplingProbe};
 pub use decision::{Decision, DecisionRule, KeepReason, Verdict};
 pub use environment::{
     Environment, EnvironmentLimits, EnvironmentProbe, Reading, SystemEnvironment,

@@ -381,8 +381,8 @@ impl Calibrator<'_> {
     }
 }
 
-/// Whether two rows can take different forms at a size. Rows that differ in a threshold alone cannot when both
-/// thresholds lie on one side of it.
+/// Whether two rows can take different forms at a size. Rows that differ in a threshold alone, which is the first size of
+/// the second form, differ from the smaller threshold on and below the larger one.
 fn can_differ(search: &Search, a: &ParameterRow, b: &ParameterRow, size: u64) -> bool {
     let Search::Crossover { parameter, .. } = search else {
         return true;
@@ -400,7 +400,7 @@ fn can_differ(search: &Search, a: &ParameterRow, b: &ParameterRow, size: u64) ->
         _ => None,
     };
     match (value(a), value(b)) {
-        (Some(a), Some(b)) => (a.min(b)..=a.max(b)).contains(&size),
+        (Some(a), Some(b)) => (a.min(b)..a.max(b)).contains(&size),
         _ => true,
     }
 }

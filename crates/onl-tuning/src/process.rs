@@ -1,14 +1,12 @@
 //! The second process: a promotion needs the win in each of two.
 
-use crate::calibrator::{Calibrator, Controls, Progress};
 use crate::decision::KeepReason;
 use crate::environment::{Environment, EnvironmentProbe};
 use crate::evidence::KeyEvidence;
 use crate::statistics::RatioInterval;
-use onl_snapshot::{CalibrationTarget, KernelKey, ParameterRow, SizeDomain};
+use onl_snapshot::{KernelKey, ParameterRow, SizeDomain};
 use serde::{Deserialize, Serialize};
 use std::cell::{Cell, RefCell};
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 use thiserror::Error;
 
@@ -92,6 +90,9 @@ pub struct KeyResult {
 pub struct Proposals {
     /// One per key that won.
     pub proposals: Vec<Proposal>,
+    /// Time that confirming them may take, in nanoseconds.
+    #[serde(default)]
+    pub budget_ns: Option<u64>,
 }
 
 /// A row to confirm.
@@ -101,6 +102,9 @@ pub struct Proposal {
     pub key: KernelKey,
     /// Row that won.
     pub values: ParameterRow,
+    /// Coupling of lanes at which it has to win, as nanoseconds of a hand-over; any when absent.
+    #[serde(default)]
+    pub level_ns: Option<f64>,
 }
 
 impl Proposals {
@@ -112,11 +116,15 @@ impl Proposals {
                 Outcome::Promoted { values, .. } => Some(Proposal {
                     key: result.key.clone(),
                     values: values.clone(),
+                    level_ns: None,
                 }),
                 _ => None,
             })
             .collect();
-        Proposals { proposals }
+        Proposals {
+            proposals,
+            budget_ns: None,
+        }
     }
 }
 
@@ -126,6 +134,8 @@ pub struct Confirmations {
     /// One per proposal.
     pub results: Vec<KeyResult>,
 }
+
+pub use crate::schedule::calibrate_keys;
 
 /// The second process could not be run.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -237,9 +247,6 @@ fn join(first: KeyResult, second: &Result<Confirmations, ProcessError>) -> KeyRe
     }
 }
 
-/// Share of the time left that the search of a key may take, so that the second process has some to confirm what it finds.
-const SEARCH_SHARE: f64 = 0.75;
-
 /// A machine whose other work was watched a moment ago: it is not watched again, and calibration begins at once.
 pub struct Watched<'a> {
     probe: &'a dyn EnvironmentProbe,
@@ -268,129 +275,11 @@ impl EnvironmentProbe for Watched<'_> {
     }
 
     /// Does not wait; what is observed next is what was observed before, for nothing can be said of so short a time.
-    fn pause(&self, _: Duration) {
+    fn watch(&self, _: Duration) {
         self.repeats.set(true);
     }
-}
 
-/// Calibrates keys one after another: each is searched and confirmed here and, when a row won, confirmed in the second
-/// process before the next key begins. `finished` is handed every result at once, in the order of the targets; an error
-/// of it ends the calibration. When the user stops it or its time ends, what was decided stays decided and the other keys
-/// are [`NotMeasured`](Outcome::NotMeasured).
-///
-/// # Errors
-/// The first error of `finished`.
-pub fn calibrate_keys<E>(
-    calibrator: &Calibrator,
-    targets: &[&dyn CalibrationTarget],
-    second: &dyn ProcessRunner,
-    controls: &mut Controls,
-    finished: &mut dyn FnMut(&KeyResult) -> Result<(), E>,
-) -> Result<Vec<KeyResult>, E> {
-    let start_ns = calibrator.clock.now_ns();
-    let elapsed = || calibrator.clock.now_ns().saturating_sub(start_ns);
-    let budget_ns = calibrator.settings.total_budget_ns;
-    let cancel = controls.cancel;
-    let mut results: Vec<KeyResult> = Vec::with_capacity(targets.len());
-    let mut refusal: Option<Outcome> = None;
-    for (done, target) in targets.iter().enumerate() {
-        let left_ns = budget_ns.map(|budget| budget.saturating_sub(elapsed()));
-        if let Some(refusal) = &refusal {
-            let result = KeyResult {
-                key: target.key().clone(),
-                outcome: refusal.clone(),
-                evidence: Vec::new(),
-            };
-            finished(&result)?;
-            results.push(result);
-            continue;
-        }
-        let watched = Watched::new(calibrator.environment);
-        let mut settings = calibrator.settings.clone();
-        settings.total_budget_ns = left_ns.map(|left| (left as f64 * SEARCH_SHARE) as u64);
-        let of_key = Calibrator {
-            environment: if done == 0 {
-                calibrator.environment
-            } else {
-                &watched
-            },
-            settings,
-            ..calibrator.clone()
-        };
-        let key_budget_ns = calibrator.settings.key_budget_ns;
-        let mut forwarded;
-        let progress: Option<&mut dyn FnMut(&Progress)> = match controls.progress.as_deref_mut() {
-            None => None,
-            Some(progress) => {
-                forwarded = |p: &Progress| {
-                    let elapsed_ns = elapsed();
-                    progress(&Progress {
-                        done,
-                        total: targets.len(),
-                        elapsed_ns,
-                        remaining_ns: remaining(
-                            elapsed_ns,
-                            p.elapsed_ns,
-                            done,
-                            targets.len(),
-                            key_budget_ns,
-                            budget_ns,
-                        ),
-                        ..*p
-                    });
-                };
-                Some(&mut forwarded)
-            }
-        };
-        let mut of_key_controls = Controls { progress, cancel };
-        let first = of_key.calibrate_first(&[*target], &mut of_key_controls);
-        let stopped = || cancel.is_some_and(|flag| flag.load(Ordering::SeqCst));
-        let proposals = Proposals::from_results(&first);
-        let mut of_key_results = if proposals.proposals.is_empty() {
-            first
-        } else if stopped() {
-            decide(
-                first,
-                Err(ProcessError {
-                    reason: "stopped by the user".to_owned(),
-                }),
-            )
-        } else {
-            decide(first, second.confirm(&proposals))
-        };
-        for result in &mut of_key_results {
-            // The machine was too noisy to begin with: it is not asked again for every key.
-            if result.evidence.is_empty() && matches!(result.outcome, Outcome::TooNoisy { .. }) {
-                refusal = Some(result.outcome.clone());
-            }
-            for evidence in &mut result.evidence {
-                // The time that was left for one key is no setting of the calibration.
-                evidence.settings.total_budget_ns = budget_ns;
-            }
-            finished(result)?;
-        }
-        results.extend(of_key_results);
+    fn pause(&self, duration: Duration) {
+        self.probe.pause(duration);
     }
-    Ok(results)
-}
-
-/// Time to the end, by the mean of the keys finished so far; at the start by the budgets.
-fn remaining(
-    elapsed_ns: u64,
-    of_key_ns: u64,
-    done: usize,
-    total: usize,
-    key_budget_ns: u64,
-    budget_ns: Option<u64>,
-) -> u64 {
-    let finished_ns = elapsed_ns.saturating_sub(of_key_ns);
-    let per_key = finished_ns
-        .checked_div(done as u64)
-        .unwrap_or(key_budget_ns);
-    let others = (total.saturating_sub(done + 1)) as u64;
-    let estimate = per_key
-        .saturating_mul(others)
-        .saturating_add(per_key.saturating_sub(of_key_ns));
-    let budget = budget_ns.unwrap_or(u64::MAX);
-    estimate.min(budget.saturating_sub(elapsed_ns))
 }

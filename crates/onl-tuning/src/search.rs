@@ -63,7 +63,7 @@ pub enum CrossoverChoice {
         /// The smallest grid value.
         value: i64,
     },
-    /// The second form does not win by [`TOP_GAIN`] at the largest size.
+    /// The second form does not win by [`LEAST_GAIN`] at the largest size.
     Never {
         /// The largest grid value.
         value: i64,
@@ -84,12 +84,12 @@ pub enum CrossoverStep {
     Done(CrossoverChoice),
 }
 
-/// Least gain at the largest size: a second form that saves less there than 4 % of the time does not pay for what it
-/// takes from others (the rule of GMP's `tuneup`).
-pub const TOP_GAIN: f64 = 0.04;
+/// Least gain of a second form: one that saves less than 4 % of the time does not pay for what it takes from others (the
+/// rule of GMP's `tuneup`). At the size where it begins to win, it leaves room between winning and a regression.
+pub const LEAST_GAIN: f64 = 0.04;
 /// Sizes on each side of a crossover that must agree with it.
 const CHECKED_SIZES: usize = 3;
-/// Pairs before a size counts as contradicting its neighbours; by less than [`TOP_GAIN`] none does.
+/// Pairs before a size counts as contradicting its neighbours; by less than [`LEAST_GAIN`] none does.
 const CHECK_PAIRS: usize = 15;
 /// Sizes of the fit.
 const FIT_SIZES: usize = 8;
@@ -151,13 +151,10 @@ impl CrossoverSamples {
         workloads.iter().map(gain).collect()
     }
 
-    /// Whether the second form won on every workload of a size by more than a gain.
-    fn wins_by(&self, index: usize, least: f64) -> Option<bool> {
-        Some(self.gains(index)?.iter().all(|gain| *gain > least))
-    }
-
+    /// Whether the second form won on every workload of a size by more than [`LEAST_GAIN`].
     fn wins(&self, index: usize) -> Option<bool> {
-        self.wins_by(index, 0.0)
+        let least = LEAST_GAIN.ln_1p();
+        Some(self.gains(index)?.iter().all(|gain| *gain > least))
     }
 
     /// Whether a size contradicts what its side of the crossover says; `None` while more pairs are wanted.
@@ -170,7 +167,7 @@ impl CrossoverSamples {
         if !self.probes[&index].iter().all(enough) {
             return None;
         }
-        let clear = TOP_GAIN.ln_1p();
+        let clear = LEAST_GAIN.ln_1p();
         Some(if expected_win {
             gains.iter().any(|gain| *gain < -clear)
         } else {
@@ -206,7 +203,7 @@ impl CrossoverSamples {
         else {
             return Done(CrossoverChoice::Never { value: never });
         };
-        match self.wins_by(top, TOP_GAIN.ln_1p()) {
+        match self.wins(top) {
             None => return Measure(top),
             Some(false) => {
                 let below = top.saturating_sub(CHECKED_SIZES)..top;

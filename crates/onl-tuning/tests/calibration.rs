@@ -506,6 +506,7 @@ fn cancelling_keeps_finished_keys() {
         &mut Controls {
             progress: Some(&mut progress),
             cancel: Some(&cancel),
+            waited_ns: 0,
         },
     );
     let names: Vec<&str> = results.iter().map(|r| r.outcome.name()).collect();

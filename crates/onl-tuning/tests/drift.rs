@@ -51,6 +51,7 @@ fn rows(targets: &[ScriptedTarget]) -> Vec<Proposal> {
         .map(|t| Proposal {
             key: t.key.clone(),
             values: tile(1),
+            level_ns: None,
         })
         .collect()
 }
@@ -128,6 +129,7 @@ fn a_stopped_check_a_missing_kernel_and_a_failing_one_are_undecided() {
         Proposal {
             key: key("Gone"),
             values: tile(1),
+            level_ns: None,
         },
     );
     let calibrator = calibrator(&machine, CalibrationSettings::default());

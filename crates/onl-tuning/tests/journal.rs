@@ -281,6 +281,7 @@ fn a_stop_keeps_what_was_decided_and_measures_nothing_more() {
         &mut Controls {
             progress: None,
             cancel: Some(&cancel),
+            waited_ns: 0,
         },
         &mut |_| {
             finished += 1;
@@ -342,6 +343,7 @@ fn all_keys_together_keep_the_budget_to_one_sample() {
             &mut Controls {
                 progress: Some(&mut progress),
                 cancel: None,
+                waited_ns: 0,
             },
             &mut |_| Ok::<(), Infallible>(()),
         )
@@ -412,7 +414,7 @@ fn a_machine_that_is_too_noisy_is_asked_once_and_no_key_is_measured() {
     // A machine that was watched a moment ago is not judged by the instant between two looks.
     let watched = Watched::new(&busy);
     let before = watched.observe();
-    watched.pause(std::time::Duration::from_secs(9));
+    watched.watch(std::time::Duration::from_secs(9));
     assert_eq!(watched.observe(), before);
     assert_ne!(watched.observe(), before);
 }

@@ -79,6 +79,7 @@ fn promoted(setup: &Setup, selection: &Selection) -> Vec<Proposal> {
         .map(|row| Proposal {
             key: row.key,
             values: row.values,
+            level_ns: None,
         })
         .collect();
     rows.sort_by(|a, b| a.key.cmp(&b.key));
@@ -112,6 +113,7 @@ fn measure(arguments: &Arguments, setup: &Setup, rows: &[Proposal]) -> Result<Ve
     let mut controls = Controls {
         progress: Some(&mut progress),
         cancel: Some(&cancel),
+        ..Controls::default()
     };
     let checked = check(
         &calibrator,

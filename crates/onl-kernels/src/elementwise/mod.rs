@@ -56,6 +56,7 @@ const STRING: &[ElementType] = &[String];
 /// Sizes that calibration measures, in output elements.
 const SIZES: &[usize] = &[
     1 << 10,
+    1 << 11,
     1 << 12,
     1 << 13,
     1 << 14,
@@ -63,6 +64,7 @@ const SIZES: &[usize] = &[
     1 << 16,
     1 << 17,
     1 << 18,
+    1 << 19,
     1 << 20,
     1 << 21,
 ];

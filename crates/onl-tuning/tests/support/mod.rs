@@ -119,6 +119,11 @@ impl ScriptedMachine {
         *self.ramp.lock().unwrap() = (factor, over_ns as f64);
     }
 
+    /// Lets time go by.
+    pub fn pass(&self, ns: u64) {
+        self.now_ns.fetch_add(ns, Ordering::Relaxed);
+    }
+
     pub fn spend(&self, ns: f64) {
         let (top, over_ns) = *self.ramp.lock().unwrap();
         let part = (self.now_ns() as f64 / over_ns).min(1.0);
@@ -289,6 +294,7 @@ pub fn calibrator<'a>(
         settings,
         execution: execution(4),
         build: BTreeMap::new(),
+        coupling: None,
         ceilings: None,
     }
 }

@@ -4,20 +4,22 @@ use super::Arguments;
 use super::progress::Bar;
 use super::report::{self, Applied};
 use super::second::{SecondProcess, common_arguments, myself};
-use super::setup::{Setup, build, refuse_debug_build, settings};
+use super::setup::{Setup, build, refuse_debug_build};
 use crate::Common;
 use crate::exit::Exit;
 use anyhow::{Context, Result, bail};
 use onl::tuning::journal::{Journal, JournalContents, JournalSetup, settles};
 use onl::tuning::process::{KeyResult, Outcome, calibrate_keys};
 use onl::tuning::{
-    Clock, Controls, MonotonicClock, Progress, SystemEnvironment, update_kernel_tuning_cache,
+    Calibrator, Clock, Controls, CouplingProbe, MonotonicClock, Progress, SystemEnvironment,
+    update_kernel_tuning_cache,
 };
 use onl::{CalibrationTarget, KernelKey, LaneCosts, ParameterRow};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 /// Calibrates the selected kernels, or the rest of an interrupted calibration, and saves what was decided.
 pub fn apply(arguments: &Arguments, setup: &Setup, keys: &[KernelKey]) -> Result<Exit> {
@@ -34,7 +36,7 @@ pub fn apply(arguments: &Arguments, setup: &Setup, keys: &[KernelKey]) -> Result
     let mut journal_setup = JournalSetup {
         execution: setup.execution.clone(),
         build: build()?,
-        settings: settings(&arguments.limits),
+        settings: arguments.settings(keys.len()),
         selection: arguments.selection_words(),
         keys: keys.to_vec(),
         lane_costs: LaneCosts::default(),
@@ -87,7 +89,7 @@ pub fn apply(arguments: &Arguments, setup: &Setup, keys: &[KernelKey]) -> Result
     let flag = Arc::clone(&cancel);
     ctrlc::set_handler(move || flag.store(true, Ordering::SeqCst))
         .context("Ctrl-C cannot be watched")?;
-    let measured = measure(
+    let (measured, measured_time) = measure(
         arguments,
         setup,
         &journal_setup,
@@ -136,12 +138,13 @@ pub fn apply(arguments: &Arguments, setup: &Setup, keys: &[KernelKey]) -> Result
         arguments,
         setup,
         lane_costs: journal_setup.lane_costs,
+        measured: measured_time,
         before: &before,
         results: &results,
         taken_over: count,
         fresh: &fresh,
         journal: &journal_path,
-        rule: &journal_setup.settings.rule,
+        settings: &journal_setup.settings,
     })?;
     if stopped {
         eprintln!(
@@ -200,26 +203,27 @@ fn measure(
     taken_over: &[KeyResult],
     journal: &mut Journal,
     cancel: &AtomicBool,
-) -> Result<Vec<KeyResult>> {
+) -> Result<(Vec<KeyResult>, Duration)> {
     if rest.is_empty() {
-        return Ok(Vec::new());
+        return Ok((Vec::new(), Duration::ZERO));
     }
     let (clock, probe) = (MonotonicClock::new(), SystemEnvironment);
-    let calibrator = setup.calibrator(
-        &clock,
-        &probe,
-        journal_setup.settings.clone(),
-        journal_setup.build.clone(),
-        Some(setup.ceilings()),
-    );
-    let budget_ns = journal_setup.settings.total_budget_ns.unwrap_or(u64::MAX);
+    let coupling = setup.lane_cost_probe();
+    let calibrator = Calibrator {
+        coupling: coupling.as_ref().map(|probe| probe as &dyn CouplingProbe),
+        ..setup.calibrator(
+            &clock,
+            &probe,
+            journal_setup.settings.clone(),
+            journal_setup.build.clone(),
+            Some(setup.ceilings()),
+        )
+    };
     let second = SecondProcess {
         common: &arguments.common,
         memory: arguments.limits.memory,
         costs: journal_setup.lane_costs,
         ceilings: calibrator.ceilings.clone(),
-        deadline_ns: clock.now_ns().saturating_add(budget_ns),
-        clock: &clock,
         cancel,
     };
     let bar = Bar::new(journal_setup.keys.len(), taken_over)?;
@@ -227,13 +231,19 @@ fn measure(
     let mut controls = Controls {
         progress: Some(&mut progress),
         cancel: Some(cancel),
+        ..Controls::default()
     };
+    let start_ns = clock.now_ns();
     let results = calibrate_keys(&calibrator, rest, &second, &mut controls, &mut |result| {
         bar.finished(result);
         journal.key(result)
     });
     bar.clear();
-    results.context("nothing was saved, but what was measured before is kept for --resume")
+    let elapsed_ns = clock.now_ns().saturating_sub(start_ns);
+    let measured = Duration::from_nanos(elapsed_ns.saturating_sub(controls.waited_ns));
+    let results =
+        results.context("nothing was saved, but what was measured before is kept for --resume")?;
+    Ok((results, measured))
 }
 
 /// Source of every tuned key as a fresh process resolves it.

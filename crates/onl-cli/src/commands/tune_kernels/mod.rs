@@ -15,9 +15,13 @@ use crate::Common;
 use crate::exit::Exit;
 use crate::inputs::InputArguments;
 use anyhow::{Result, bail};
-use onl::KernelKey;
+use onl::tuning::CalibrationSettings;
+use onl::{CpuDescriptor, KernelKey};
 use setup::{Limits, Selection, Setup};
 use std::path::PathBuf;
+
+/// Most seconds to wait for another coupling of the lanes unless asked for more.
+const LONGEST_WATCH: f64 = 30.0;
 
 #[derive(clap::Args)]
 pub struct Arguments {
@@ -31,6 +35,10 @@ pub struct Arguments {
     only_missing: bool,
     #[command(flatten)]
     limits: Limits,
+    /// Most seconds to wait for another coupling of the lanes, where a host moves the virtual processors of this machine:
+    /// thresholds have to hold at every coupling that is seen. By default a second for each kernel, at most 30.
+    #[arg(long, value_name = "SECONDS", value_parser = setup::positive)]
+    watch: Option<f64>,
     /// Go on with the last interrupted calibration of the same machine, policy, build and selection.
     #[arg(long, requires = "apply")]
     resume: bool,
@@ -60,6 +68,16 @@ impl Arguments {
         let mut words = self.selection.words();
         words.extend(self.only_missing.then(|| "--only-missing".to_owned()));
         words
+    }
+
+    /// Settings of a calibration of so many kernels.
+    fn settings(&self, kernels: usize) -> CalibrationSettings {
+        let guest = CpuDescriptor::current().hypervisor == Some(true);
+        let watch = self.watch.unwrap_or((kernels as f64).min(LONGEST_WATCH));
+        CalibrationSettings {
+            coupling_watch_ns: if guest { (watch * 1e9) as u64 } else { 0 },
+            ..setup::settings(&self.limits)
+        }
     }
 }
 

@@ -5,18 +5,20 @@ use super::setup::Setup;
 use crate::exit::Exit;
 use crate::table::{duration, table};
 use anyhow::Result;
-use onl::tuning::RatioInterval;
-use onl::tuning::decision::DecisionRule;
 use onl::tuning::process::{KeyResult, Outcome};
+use onl::tuning::{CalibrationSettings, RatioInterval};
 use onl::{KernelKey, LaneCosts, ParameterRow};
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::time::Duration;
 
 /// A calibration that measured and saved.
 pub struct Applied<'a> {
     pub arguments: &'a Arguments,
     pub setup: &'a Setup,
     pub lane_costs: LaneCosts,
+    /// Time of measuring, without waiting.
+    pub measured: Duration,
     pub before: &'a BTreeMap<KernelKey, ParameterRow>,
     pub results: &'a [KeyResult],
     /// Results of an interrupted calibration among them.
@@ -24,7 +26,7 @@ pub struct Applied<'a> {
     /// Source of every tuned key as a fresh process resolves it.
     pub fresh: &'a BTreeMap<String, String>,
     pub journal: &'a Path,
-    pub rule: &'a DecisionRule,
+    pub settings: &'a CalibrationSettings,
 }
 
 /// Every selected kernel has a saved choice.
@@ -64,6 +66,17 @@ fn samples(results: &[KeyResult]) -> usize {
         .sum()
 }
 
+/// Coupling levels at which samples were taken, the closest first.
+fn couplings(results: &[KeyResult]) -> Vec<f64> {
+    let records = results.iter().flat_map(|r| &r.evidence);
+    let mut levels: Vec<f64> = records
+        .filter_map(|e| Some(e.coupling?.handoff_ns))
+        .collect();
+    levels.sort_by(f64::total_cmp);
+    levels.dedup();
+    levels
+}
+
 /// Prints table or document.
 pub fn print(applied: &Applied<'_>) -> Result<()> {
     let Applied {
@@ -86,7 +99,7 @@ pub fn print(applied: &Applied<'_>) -> Result<()> {
         .filter(|r| source(&r.key) == "exact_execution")
         .count();
     let decided = count("promoted") + count("default_confirmed");
-    let expected = applied.rule.expected_false_promotions(decided);
+    let expected = applied.settings.rule.expected_false_promotions(decided);
     if arguments.common.json {
         let rows: Vec<serde_json::Value> = results
             .iter()
@@ -95,6 +108,7 @@ pub fn print(applied: &Applied<'_>) -> Result<()> {
                     "key": r.key.to_string(),
                     "before": before.get(&r.key),
                     "outcome": r.outcome,
+                    "couplings_ns": couplings(std::slice::from_ref(r)),
                     "source": source(&r.key),
                 })
             })
@@ -104,6 +118,8 @@ pub fn print(applied: &Applied<'_>) -> Result<()> {
             "threads": setup.execution.participants,
             "lane_costs": { "hot_ns": lane_costs.hot_ns, "cold_ns": lane_costs.cold_ns },
             "journal": applied.journal,
+            "couplings_ns": couplings(results),
+            "measured_seconds": applied.measured.as_secs_f64(),
             "taken_over": applied.taken_over,
             "decided": decided,
             "expected_false_promotions_at_most": expected,
@@ -185,10 +201,37 @@ pub fn print(applied: &Applied<'_>) -> Result<()> {
     println!(
         "at most {} false promotions are expected among {decided} kernels: each had to win at level {} in two processes",
         at_most(expected),
-        applied.rule.alpha
+        applied.settings.rule.alpha
     );
+    let couplings = couplings(results);
+    if let [only] = couplings.as_slice()
+        && applied.settings.coupling_watch_ns > 0
+    {
+        eprintln!(
+            "note: the host may move this machine's virtual processors; one coupling of the lanes was seen ({}), so the \
+             thresholds hold for that one; --watch 300 waits longer for others",
+            duration(*only)
+        );
+    } else if couplings.len() > 1 {
+        let seen: Vec<String> = couplings.iter().map(|ns| duration(*ns)).collect();
+        let seen = seen.join(" and ");
+        let narrow = results
+            .iter()
+            .filter(|r| matches!(r.outcome, Outcome::Promoted { .. }))
+            .filter(|r| self::couplings(std::slice::from_ref(r)).len() < couplings.len())
+            .count();
+        if narrow == 0 {
+            eprintln!("the lanes were coupled at {seen} by turns; what was promoted won at each");
+        } else {
+            eprintln!(
+                "note: the lanes were coupled at {seen} by turns, but not long enough at each: {narrow} promoted kernels \
+                 were not measured at all of them; a longer --watch waits for that"
+            );
+        }
+    }
     eprintln!(
-        "{} threads, {} wait; lanes cost {} hot and {} parked; journal {}",
+        "measured for {}; {} threads, {} wait; lanes cost {} hot and {} parked; journal {}",
+        duration(applied.measured.as_nanos() as f64),
         setup.execution.participants,
         setup.execution.wait_mode,
         duration(lane_costs.hot_ns),

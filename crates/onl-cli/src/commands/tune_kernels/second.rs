@@ -5,13 +5,17 @@ use crate::Common;
 use crate::exit::Exit;
 use anyhow::{Context, Result};
 use onl::tuning::process::{Confirmations, ProcessError, ProcessRunner, Proposals, Watched};
-use onl::tuning::{Ceilings, Clock, Controls, MonotonicClock, SystemEnvironment};
+use onl::tuning::{
+    Calibrator, Ceilings, Controls, CouplingProbe, MonotonicClock, SystemEnvironment,
+};
 use onl::{CalibrationTarget, LaneCosts};
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+/// Time of a confirmation without a budget.
+const LONGEST_NS: u64 = 86_400_000_000_000;
 /// How often the first process looks whether the second has ended or the user wants to stop.
 const LOOK: Duration = Duration::from_millis(5);
 
@@ -48,9 +52,6 @@ pub struct SecondProcess<'a> {
     pub memory: u64,
     pub costs: LaneCosts,
     pub ceilings: Option<Ceilings>,
-    pub clock: &'a dyn Clock,
-    /// When the time of the whole calibration ends.
-    pub deadline_ns: u64,
     pub cancel: &'a AtomicBool,
 }
 
@@ -58,7 +59,7 @@ impl ProcessRunner for SecondProcess<'_> {
     fn confirm(&self, proposals: &Proposals) -> Result<Confirmations, ProcessError> {
         let failed = |reason: String| ProcessError { reason };
         let request = serde_json::to_vec(proposals).map_err(|e| failed(e.to_string()))?;
-        let left_ns = self.deadline_ns.saturating_sub(self.clock.now_ns());
+        let left_ns = proposals.budget_ns.unwrap_or(LONGEST_NS);
         if left_ns == 0 {
             return Err(failed("the time budget ended first".to_owned()));
         }
@@ -130,13 +131,17 @@ pub fn confirm(arguments: &ConfirmArguments) -> Result<Exit> {
     // The first process watched the machine and has been waiting since.
     let probe = Watched::new(&SystemEnvironment);
     let settings = settings(&arguments.limits);
-    let calibrator = setup.calibrator(
-        &clock,
-        &probe,
-        settings,
-        build()?,
-        arguments.ceilings.clone(),
-    );
+    let coupling = setup.lane_cost_probe();
+    let calibrator = Calibrator {
+        coupling: coupling.as_ref().map(|probe| probe as &dyn CouplingProbe),
+        ..setup.calibrator(
+            &clock,
+            &probe,
+            settings,
+            build()?,
+            arguments.ceilings.clone(),
+        )
+    };
     let confirmations = calibrator.confirm(&targets, &proposals, &mut Controls::default());
     println!("{}", serde_json::to_string(&confirmations)?);
     Ok(Exit::Done)

@@ -60,7 +60,7 @@ pub struct Limits {
     pub memory: u64,
 }
 
-fn positive(text: &str) -> Result<f64, String> {
+pub fn positive(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(value) if value.is_finite() && value > 0.0 && value <= 86_400.0 => Ok(value),
         _ => Err("expected seconds above 0 and at most 86400".to_owned()),
@@ -112,12 +112,15 @@ impl Setup {
         Ok(self.environment.snapshot(&self.resolved)?.lane_costs())
     }
 
+    /// What a region costs beyond its work; `None` with one lane.
+    pub fn lane_cost_probe(&self) -> Option<ExecutorLaneCosts<'_>> {
+        let several = self.execution.participants > 1;
+        several.then(|| ExecutorLaneCosts::new(&self.lease))
+    }
+
     /// Lane costs measured now; `None` with one lane.
     pub fn measured_lane_costs(&self) -> Option<LaneCosts> {
-        let several = self.execution.participants > 1;
-        several
-            .then(|| measure_lane_costs(&ExecutorLaneCosts::new(&self.lease)))
-            .flatten()
+        measure_lane_costs(&self.lane_cost_probe()?)
     }
 
     /// Every calibratable kernel. The targets run on this setup's executor.
@@ -145,6 +148,7 @@ impl Setup {
             settings,
             execution: self.execution.clone(),
             build,
+            coupling: None,
             ceilings,
         }
     }
@@ -160,6 +164,7 @@ pub fn settings(limits: &Limits) -> CalibrationSettings {
     CalibrationSettings {
         total_budget_ns: Some((limits.budget * 1e9) as u64),
         key_budget_ns: (KEY_SECONDS * 1e9) as u64,
+
         memory_bytes: limits.memory << 20,
         ..CalibrationSettings::default()
     }
