@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod attribution;
 mod inventory;
 pub mod report;
 mod verify;
