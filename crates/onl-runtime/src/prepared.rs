@@ -64,11 +64,13 @@ pub(crate) struct PreparedGraph {
 }
 
 impl PreparedGraph {
-    /// Types, folds and prepares a graph. `outer` gives the types of captured values.
+    /// Types, folds and prepares a graph. `outer` gives the types of captured values; `resolved` is called between
+    /// folding and preparing.
     pub fn new(
         flat: FlatGraph,
         preparation: &Preparation,
         outer: &dyn Fn(&str) -> Option<TypeInfo>,
+        resolved: &mut dyn FnMut(),
     ) -> Result<Self, SessionError> {
         let started = Instant::now();
         let FlatGraph { mut graph, opsets } = flat;
@@ -98,6 +100,8 @@ impl PreparedGraph {
             chosen.push((!folded).then_some(entry));
         }
         let resolve = started.elapsed();
+        resolved();
+        let preparing = Instant::now();
         let live = live_nodes(&graph, &chosen);
         let mut nodes = Vec::new();
         for (index, entry) in chosen.into_iter().enumerate() {
@@ -114,7 +118,7 @@ impl PreparedGraph {
             )?);
         }
         drop_unread(&graph, &nodes, &mut constants);
-        let ready = started.elapsed() - resolve;
+        let ready = preparing.elapsed();
         Ok(PreparedGraph {
             graph,
             constants,

@@ -69,6 +69,18 @@ impl RuntimeSession {
     /// # Errors
     /// [`SessionError`] when the model breaks a rule of ONNX, or asks for a kernel that the table does not have.
     pub fn new(model: &Model, options: SessionOptions) -> Result<Self, SessionError> {
+        Self::new_observed(model, options, &mut || {})
+    }
+
+    /// As [`new`](Self::new); `resolved` is called when the graph is typed and folded, before kernels are prepared.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub fn new_observed(
+        model: &Model,
+        options: SessionOptions,
+        resolved: &mut dyn FnMut(),
+    ) -> Result<Self, SessionError> {
         if options
             .snapshot
             .descriptor()
@@ -92,7 +104,7 @@ impl RuntimeSession {
             lanes: options.executor.participants(),
             imports: Arc::new(model.opset_imports.clone()),
         };
-        let graph = PreparedGraph::new(flat, &preparation, &|_| None)?;
+        let graph = PreparedGraph::new(flat, &preparation, &|_| None, resolved)?;
         let knowledge = ShapeKnowledge::of(&graph);
         let inputs = graph
             .graph

@@ -47,5 +47,5 @@ pub use onl_snapshot::{
 pub use onl_tensor::{ElementType, Shape, Tensor, TensorView, Value};
 pub use onl_tuning as tuning;
 pub use process::peak_memory_bytes;
-pub use session::{InputInfo, LoadPhases, Session, SessionBuilder};
+pub use session::{InputInfo, LoadPhase, LoadPhases, Session, SessionBuilder};
 pub use synthetic::{random_tensor, to_f64};

@@ -2,7 +2,7 @@ use crate::{Environment, Error, ProfileSource};
 use bytes::Bytes;
 use onl_cpu::IsaTier;
 use onl_executor::{CpuExecutionPolicy, ExecutorLease, ResolvedCpuExecutionPolicy};
-use onl_ir::TypeInfo;
+use onl_ir::{Model, TypeInfo};
 use onl_onnx::LoadLimits;
 use onl_runtime::{RunControl, RuntimeSession, SessionOptions};
 use onl_snapshot::{KernelKey, ParameterRow, TuningSnapshot, ValueSource};
@@ -43,9 +43,29 @@ pub struct LoadPhases {
     pub ready: Duration,
 }
 
+/// Phases of making a session, in this order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum LoadPhase {
+    /// Opening and mapping the file.
+    Open,
+    /// Reading protobuf into a graph.
+    Parse,
+    /// Leasing an executor and resolving profiles; inlining, typing and folding the graph.
+    Resolve,
+    /// Preparing kernels, packing constants included.
+    Ready,
+}
+
 enum ModelSource {
     Path(PathBuf),
     Bytes(Bytes),
+    Model(Model),
+}
+
+/// A source after its file was opened.
+enum Opened {
+    Bytes(Bytes, Option<PathBuf>),
+    Model(Model),
 }
 
 /// Collects what a session is made with.
@@ -58,6 +78,7 @@ pub struct SessionBuilder {
     limits: LoadLimits,
     overrides: Vec<(KernelKey, ParameterRow)>,
     tier: Option<IsaTier>,
+    observer: Option<Box<dyn FnMut(LoadPhase)>>,
 }
 
 impl Session {
@@ -216,6 +237,18 @@ impl SessionBuilder {
         self
     }
 
+    /// Takes a model that was read before.
+    pub fn model(mut self, model: Model) -> Self {
+        self.model = Some(ModelSource::Model(model));
+        self
+    }
+
+    /// Calls `observer` at the end of every phase of making the session.
+    pub fn observe(mut self, observer: impl FnMut(LoadPhase) + 'static) -> Self {
+        self.observer = Some(Box::new(observer));
+        self
+    }
+
     /// How the session uses the processor.
     pub fn policy(mut self, policy: CpuExecutionPolicy) -> Self {
         self.policy = policy;
@@ -257,20 +290,26 @@ impl SessionBuilder {
     /// # Errors
     /// [`Error`] that says what of model, policy or overrides is wrong.
     pub fn build(self) -> Result<Session, Error> {
+        let mut observer = self.observer.unwrap_or_else(|| Box::new(|_| {}));
+        let source = self.model.ok_or(Error::NoModel)?;
         let started = Instant::now();
-        let bytes = match self.model.ok_or(Error::NoModel)? {
-            ModelSource::Path(path) => {
-                let bytes = onl_onnx::open_model(&path)?;
-                (bytes, Some(path))
-            }
-            ModelSource::Bytes(bytes) => (bytes, None),
+        let source = match source {
+            ModelSource::Path(path) => Opened::Bytes(onl_onnx::open_model(&path)?, Some(path)),
+            ModelSource::Bytes(bytes) => Opened::Bytes(bytes, None),
+            ModelSource::Model(model) => Opened::Model(model),
         };
         let open = started.elapsed();
-        let model = match bytes {
-            (bytes, Some(path)) => onl_onnx::read_opened_model(bytes, &path, &self.limits)?,
-            (bytes, None) => onl_onnx::read_model_bytes(bytes, None, &self.limits)?,
+        observer(LoadPhase::Open);
+        let parsing = Instant::now();
+        let model = match source {
+            Opened::Bytes(bytes, Some(path)) => {
+                onl_onnx::read_opened_model(bytes, &path, &self.limits)?
+            }
+            Opened::Bytes(bytes, None) => onl_onnx::read_model_bytes(bytes, None, &self.limits)?,
+            Opened::Model(model) => model,
         };
-        let parse = started.elapsed() - open;
+        let parse = parsing.elapsed();
+        observer(LoadPhase::Parse);
         let environment = self
             .environment
             .unwrap_or_else(|| Environment::new(self.profiles));
@@ -291,7 +330,10 @@ impl SessionBuilder {
             descriptor: resolved.descriptor(),
             tier: self.tier.unwrap_or_else(IsaTier::detect),
         };
-        let runtime = RuntimeSession::new(&model, options)?;
+        let runtime = RuntimeSession::new_observed(&model, options, &mut || {
+            observer(LoadPhase::Resolve);
+        })?;
+        observer(LoadPhase::Ready);
         let (resolve, ready) = runtime.preparation_times();
         let mut diagnostics: Vec<String> = resolved.diagnostics.clone();
         diagnostics.extend(environment.profile_diagnostics(&resolved)?);
