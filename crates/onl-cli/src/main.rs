@@ -5,7 +5,6 @@
 mod commands;
 mod exit;
 mod inputs;
-mod repeat;
 mod table;
 
 use clap::{Args, Parser, Subcommand};

@@ -1,9 +1,13 @@
 //! Inventory of kernel paths with the proof of their coverage states, and reports that a reader can check.
 
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 pub mod attribution;
 mod inventory;
+// Calls a library that is written in another language.
+#[allow(unsafe_code)]
+pub mod onnxruntime;
+mod repeated;
 pub mod report;
 mod verify;
 
@@ -11,4 +15,5 @@ pub use inventory::{
     Inventory, InventoryError, InventoryImplementation, InventoryParameter, InventoryRow,
     SerialReason, inventory, validate_inventory,
 };
+pub use repeated::{Repeated, Room};
 pub use verify::{Verdict, VerifiedPath, verify_entry, verify_table};

@@ -1,10 +1,10 @@
 use crate::exit::Exit;
 use crate::inputs::InputArguments;
-use crate::repeat::Repeated;
 use crate::table::{bytes, duration, table};
 use crate::{Common, commands};
 use anyhow::Result;
 use onl::{RunControl, Tensor};
+use onl_evidence::Repeated;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -45,7 +45,7 @@ pub fn run(arguments: &Arguments) -> Result<Exit> {
     let first = Instant::now();
     let outputs = session.run(&gathered.named())?;
     let first_run_ns = first.elapsed().as_nanos() as f64;
-    let mut repeated = Repeated::new(&session, &gathered, &outputs)?;
+    let mut repeated = Repeated::new(&session, &gathered.values, &outputs)?;
     for _ in 0..arguments.warmup {
         repeated.run(RunControl::default())?;
     }

@@ -4,7 +4,6 @@ mod tables;
 
 use crate::exit::Exit;
 use crate::inputs::{Gathered, InputArguments};
-use crate::repeat::Repeated;
 use crate::{Common, commands};
 use anyhow::{Context, Result};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -13,14 +12,12 @@ use onl::profiling::{
     Trace,
 };
 use onl::{RunControl, Session, Tensor};
+use onl_evidence::{Repeated, Room};
 use serde::Serialize;
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 use tables::{NodeLabel, Rendering};
-
-/// Events of each kind that are held at most, unless the user asks for more.
-const MOST_EVENTS: usize = 1 << 20;
 
 #[derive(clap::Args)]
 pub struct Arguments {
@@ -120,10 +117,10 @@ fn record(
     gathered: &Gathered,
 ) -> Result<(Events, Dropped)> {
     let outputs = session.run(&gathered.named())?;
-    let mut repeated = Repeated::new(session, gathered, &outputs)?;
+    let mut repeated = Repeated::new(session, &gathered.values, &outputs)?;
     let lanes = session.policy().descriptor().participants as usize;
     let room = match arguments.events {
-        0 => room(&mut repeated, arguments.runs, lanes)?,
+        0 => repeated.room(arguments.runs)?,
         events => Room {
             regions: events as usize,
             nodes: events as usize,
@@ -156,33 +153,6 @@ fn record(
     }
     bar.finish_and_clear();
     Ok((collector.drain(), collector.dropped()))
-}
-
-/// What a collector has to hold.
-struct Room {
-    regions: usize,
-    nodes: usize,
-}
-
-/// Room for the recorded runs, by what one run leaves.
-fn room(repeated: &mut Repeated<'_>, runs: u32, lanes: usize) -> Result<Room> {
-    let probe = Collector::with_options(CollectorOptions {
-        lanes,
-        ..CollectorOptions::default()
-    });
-    repeated.run(RunControl {
-        collector: Some(&probe),
-        ..RunControl::default()
-    })?;
-    let (events, dropped) = (probe.drain(), probe.dropped());
-    let room = |held: usize, dropped: u64| {
-        let of_a_run = held.saturating_add(dropped as usize).saturating_add(1);
-        of_a_run.saturating_mul(runs as usize).min(MOST_EVENTS)
-    };
-    Ok(Room {
-        regions: room(events.regions.len(), dropped.regions),
-        nodes: room(events.nodes.len(), dropped.nodes),
-    })
 }
 
 fn write_trace(

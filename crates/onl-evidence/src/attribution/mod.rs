@@ -1,17 +1,24 @@
 //! Attribution: the same models in `onl` and in ONNX Runtime, loaded in four ways, and where their difference comes from.
 
+mod constants;
 mod decision;
+mod measure;
 mod operators;
+mod probe;
 mod report;
+mod request;
 mod sample;
 
 pub use decision::{Decision, DecisionFigures, DecisionKind, OperatorExcess};
+pub(crate) use constants::visit_constants;
+pub use measure::{MeasureError, OnlSettings, answer};
 pub use operators::{OperatorRow, OperatorTable, RegionRow};
 pub use report::{
     ArmFigures, AttributionReport, Comparison, InputShape, ModelAttribution, ModelIdentity,
     NoiseFloor, OutputAgreement, Protocol, Quantity, QuantityRatio, RatioVerdict, RuntimeLibrary,
     UnsupportedArm,
 };
+pub use request::{Answer, InputFile, OperatorTime, Profile, Request, Subject};
 pub use sample::{
     Arm, Consumer, Count, Counters, OutputDigest, Phase, PhaseSample, Phases, Resources, Sample,
     SteadyRuns,
