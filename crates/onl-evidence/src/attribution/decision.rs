@@ -1,20 +1,61 @@
+use super::derive::{floor_of, verdict};
+use super::{
+    Arm, ArmFigures, Comparison, NoiseFloor, OperatorTable, Quantity, RatioVerdict,
+};
 use onl_tuning::statistics::RatioInterval;
 use serde::{Deserialize, Serialize};
 
-/// Who owns the difference.
+/// Part of the steady gap that the profiled operators must account for before kernels are named as its owner.
+pub const EXPLAINED_PART: f64 = 0.5;
+
+/// Name of the operators together that only one of the runtimes has: a fused operator stands for several of the other
+/// runtime, so they cannot be set against each other one by one.
+pub const UNSHARED: &str = "operators of one runtime only";
+
+/// Leading operators that a decision lists.
+const MOST_LEADING: usize = 5;
+
+/// Who owns the difference. Asked in this order; the first that holds is the decision.
+///
+/// "Slower" and "faster" mean that the whole interval of the ratio lies beyond the noise floor of its quantity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DecisionKind {
-    /// Kernels of `onl`.
+    /// Kernels of `onl`: steady runs of `onl` are slower than those of ONNX Runtime with protobuf, and its profiled
+    /// operators together take longer than those of ONNX Runtime by at least [`EXPLAINED_PART`] of the gap.
     NativeKernel,
-    /// The loader of `onl`.
+    /// The loader of `onl`: ONNX Runtime fed by it is ready later than ONNX Runtime with protobuf.
     Loading,
-    /// The execution provider of ONNX Runtime.
+    /// The execution provider of ONNX Runtime: its steady runs are slower than those of `onl` both with protobuf and with
+    /// the loader of `onl`.
     ExecutionProvider,
-    /// The file format.
+    /// The file format: `onl` is ready earlier than ONNX Runtime with the `.onnx` file, but not earlier than with the
+    /// `.ort` file.
     FormatTradeoff,
-    /// Nobody: what was asked lies within the noise.
+    /// Nobody: none of these holds beyond the noise.
     None,
+}
+
+impl DecisionKind {
+    /// All kinds, in the order in which they are asked.
+    pub const ALL: [DecisionKind; 5] = [
+        DecisionKind::NativeKernel,
+        DecisionKind::Loading,
+        DecisionKind::ExecutionProvider,
+        DecisionKind::FormatTradeoff,
+        DecisionKind::None,
+    ];
+
+    /// Name in documents.
+    pub fn name(self) -> &'static str {
+        match self {
+            DecisionKind::NativeKernel => "native_kernel",
+            DecisionKind::Loading => "loading",
+            DecisionKind::ExecutionProvider => "execution_provider",
+            DecisionKind::FormatTradeoff => "format_tradeoff",
+            DecisionKind::None => "none",
+        }
+    }
 }
 
 /// What a model's samples say, with the figures that led to it.
@@ -65,4 +106,197 @@ pub struct OperatorExcess {
     pub excess_ns: f64,
     /// The operator's region of `onl` with the largest time; `None` when its nodes open none.
     pub region: Option<String>,
+}
+
+/// Decides from what was derived of a model's samples, and from its profiles. A pure function.
+pub fn decide(
+    figures: &[ArmFigures],
+    noise: &[NoiseFloor],
+    comparisons: &[Comparison],
+    operators: &OperatorTable,
+) -> Decision {
+    let ratio = |arm: Arm, reference: Arm, quantity: Quantity| {
+        let pair = comparisons
+            .iter()
+            .find(|pair| pair.arm == arm && pair.reference == reference)?;
+        let found = pair.ratios.iter().find(|ratio| ratio.quantity == quantity)?;
+        Some(found.ratio)
+    };
+    let steady_ns = |arm: Arm| figures.iter().find(|figures| figures.arm == arm)?.steady_ns;
+    let gap_ns = steady_ns(Arm::Onl)
+        .zip(steady_ns(Arm::Onnxruntime))
+        .map(|(onl, other)| onl - other);
+    let profiled = operators.onl_runs > 0 && operators.onnxruntime_runs > 0;
+    let excesses = if profiled { excesses(operators) } else { Vec::new() };
+    let figures = DecisionFigures {
+        steady_floor: floor_of(noise, Quantity::Steady),
+        load_floor: floor_of(noise, Quantity::Load),
+        steady_onl_to_onnxruntime: ratio(Arm::Onl, Arm::Onnxruntime, Quantity::Steady),
+        steady_onl_to_loader: ratio(Arm::Onl, Arm::OnnxruntimeWithOnlLoader, Quantity::Steady),
+        load_loader_to_onnxruntime: ratio(
+            Arm::OnnxruntimeWithOnlLoader,
+            Arm::Onnxruntime,
+            Quantity::Load,
+        ),
+        load_onl_to_onnxruntime: ratio(Arm::Onl, Arm::Onnxruntime, Quantity::Load),
+        load_onl_to_ort_format: ratio(Arm::Onl, Arm::OnnxruntimeOrtFormat, Quantity::Load),
+        gap_ns,
+        operators_gap_ns: profiled.then(|| excesses.iter().map(|excess| excess.excess_ns).sum()),
+        leading_operators: excesses
+            .into_iter()
+            .filter(|excess| excess.excess_ns > 0.0)
+            .take(MOST_LEADING)
+            .collect(),
+    };
+    let kind = kind(&figures);
+    Decision {
+        kind,
+        sentence: sentence(kind, &figures),
+        figures,
+    }
+}
+
+/// What operators of `onl` take beyond those of ONNX Runtime, the largest excess first.
+fn excesses(operators: &OperatorTable) -> Vec<OperatorExcess> {
+    let region = |operator: &str| {
+        let row = operators.regions.iter().find(|row| row.operator == operator);
+        row.map(|row| match row.path.as_str() {
+            "" => row.site.clone(),
+            path => format!("{} ({path})", row.site),
+        })
+    };
+    let mut shared = Vec::new();
+    let mut unshared = OperatorExcess {
+        operator: UNSHARED.to_owned(),
+        excess_ns: 0.0,
+        region: None,
+    };
+    let mut longest_ns = 0.0;
+    for row in &operators.operators {
+        let excess_ns = row.onl_ns - row.onnxruntime_ns;
+        if row.onl_nodes > 0 && row.onnxruntime_nodes > 0 {
+            shared.push(OperatorExcess {
+                operator: row.operator.clone(),
+                excess_ns,
+                region: region(&row.operator),
+            });
+        } else {
+            unshared.excess_ns += excess_ns;
+            if row.onl_ns > longest_ns {
+                longest_ns = row.onl_ns;
+                unshared.region = region(&row.operator);
+            }
+        }
+    }
+    shared.push(unshared);
+    shared.sort_by(|a, b| b.excess_ns.total_cmp(&a.excess_ns));
+    shared
+}
+
+fn is(ratio: &Option<RatioInterval>, floor: Option<f64>, wanted: RatioVerdict) -> bool {
+    ratio.is_some_and(|ratio| verdict(&ratio, floor) == wanted)
+}
+
+fn kind(figures: &DecisionFigures) -> DecisionKind {
+    use RatioVerdict::{Greater, Less};
+    let steady = |ratio, wanted| is(ratio, figures.steady_floor, wanted);
+    let load = |ratio, wanted| is(ratio, figures.load_floor, wanted);
+    if steady(&figures.steady_onl_to_onnxruntime, Greater) && explained(figures).is_some() {
+        DecisionKind::NativeKernel
+    } else if load(&figures.load_loader_to_onnxruntime, Greater) {
+        DecisionKind::Loading
+    } else if steady(&figures.steady_onl_to_onnxruntime, Less)
+        && steady(&figures.steady_onl_to_loader, Less)
+    {
+        DecisionKind::ExecutionProvider
+    } else if load(&figures.load_onl_to_onnxruntime, Less)
+        && figures.load_onl_to_ort_format.is_some()
+        && !load(&figures.load_onl_to_ort_format, Less)
+    {
+        DecisionKind::FormatTradeoff
+    } else {
+        DecisionKind::None
+    }
+}
+
+/// The operator that leads, when the operators explain the gap.
+fn explained(figures: &DecisionFigures) -> Option<&OperatorExcess> {
+    let (gap_ns, operators_ns) = figures.gap_ns.zip(figures.operators_gap_ns)?;
+    (gap_ns > 0.0 && operators_ns >= EXPLAINED_PART * gap_ns)
+        .then(|| figures.leading_operators.first())
+        .flatten()
+}
+
+fn times(ratio: &Option<RatioInterval>) -> String {
+    ratio.map_or_else(
+        || "an unknown part".to_owned(),
+        |r| format!("{:.3} [{:.3}, {:.3}]", r.estimate, r.lower, r.upper),
+    )
+}
+
+fn floor(floor: Option<f64>) -> String {
+    floor.map_or_else(
+        || "unknown".to_owned(),
+        |floor| format!("{:.1} %", 100.0 * floor),
+    )
+}
+
+fn sentence(kind: DecisionKind, figures: &DecisionFigures) -> String {
+    match kind {
+        DecisionKind::NativeKernel => {
+            let leading = figures.leading_operators.first();
+            let (name, region) = leading.map_or(("", None), |leading| {
+                (leading.operator.as_str(), leading.region.as_deref())
+            });
+            format!(
+                "Steady runs of onl take {} of onnxruntime's time (noise {}), {:.0} ns more; its operators take {:.0} ns \
+                 more, most of all {name}{}, {:.0} ns.",
+                times(&figures.steady_onl_to_onnxruntime),
+                floor(figures.steady_floor),
+                figures.gap_ns.unwrap_or(0.0),
+                figures.operators_gap_ns.unwrap_or(0.0),
+                region.map_or_else(String::new, |region| format!(" in region {region}")),
+                leading.map_or(0.0, |leading| leading.excess_ns),
+            )
+        }
+        DecisionKind::Loading => format!(
+            "onnxruntime fed by onl's loader takes {} of the time until ready that it takes with protobuf (noise {}): the \
+             loader is slower.",
+            times(&figures.load_loader_to_onnxruntime),
+            floor(figures.load_floor),
+        ),
+        DecisionKind::ExecutionProvider => format!(
+            "Steady runs of onl take {} of onnxruntime's time with protobuf and {} with onl's loader (noise {}): onnxruntime \
+             is slow however it is loaded.",
+            times(&figures.steady_onl_to_onnxruntime),
+            times(&figures.steady_onl_to_loader),
+            floor(figures.steady_floor),
+        ),
+        DecisionKind::FormatTradeoff => format!(
+            "onl is ready in {} of the time that onnxruntime needs with the .onnx file, but in {} of the time with the .ort \
+             file (noise {}): the format makes the difference.",
+            times(&figures.load_onl_to_onnxruntime),
+            times(&figures.load_onl_to_ort_format),
+            floor(figures.load_floor),
+        ),
+        DecisionKind::None => {
+            let unexplained = is(
+                &figures.steady_onl_to_onnxruntime,
+                figures.steady_floor,
+                RatioVerdict::Greater,
+            );
+            let reason = if unexplained {
+                "the profiled operators do not explain why onl is slower"
+            } else {
+                "nothing that is asked differs beyond the noise"
+            };
+            format!(
+                "No owner: {reason}. Steady runs of onl take {} of onnxruntime's time (noise {}), loading {} (noise {}).",
+                times(&figures.steady_onl_to_onnxruntime),
+                floor(figures.steady_floor),
+                times(&figures.load_onl_to_onnxruntime),
+                floor(figures.load_floor),
+            )
+        }
+    }
 }

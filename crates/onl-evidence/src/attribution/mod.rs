@@ -1,7 +1,10 @@
 //! Attribution: the same models in `onl` and in ONNX Runtime, loaded in four ways, and where their difference comes from.
 
+mod check;
 mod constants;
 mod decision;
+mod derive;
+mod experiment;
 mod measure;
 mod operators;
 mod probe;
@@ -9,7 +12,13 @@ mod report;
 mod request;
 mod sample;
 
-pub use decision::{Decision, DecisionFigures, DecisionKind, OperatorExcess};
+pub use decision::{
+    Decision, DecisionFigures, DecisionKind, EXPLAINED_PART, OperatorExcess, UNSHARED, decide,
+};
+pub use derive::{CONFIDENCE, LEAST_ROUNDS};
+pub use experiment::{
+    AttributionError, ModelPlan, RunnerError, SampleRunner, attribute_model, describe_library,
+};
 pub(crate) use constants::visit_constants;
 pub use measure::{MeasureError, OnlSettings, answer};
 pub use operators::{OperatorRow, OperatorTable, RegionRow};

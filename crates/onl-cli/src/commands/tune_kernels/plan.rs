@@ -4,13 +4,13 @@ use super::Arguments;
 use super::setup::{KEY_SECONDS, Setup};
 use crate::commands;
 use crate::exit::Exit;
-use crate::repeat::Repeated;
 use crate::table::{duration, table};
 use anyhow::Result;
 use onl::profiling::{Collector, CollectorOptions, ProfilingLevel, Summary};
 use onl::tuning::plan::{KernelUse, Saved, Worth, worth};
 use onl::tuning::{EvidenceRecord, RowKind};
 use onl::{CalibrationTarget, KernelKey, RunControl};
+use onl_evidence::Repeated;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -222,7 +222,7 @@ impl ModelValue {
             eprintln!("note: {note}");
         }
         let outputs = session.run(&gathered.named())?;
-        let mut repeated = Repeated::new(&session, &gathered, &outputs)?;
+        let mut repeated = Repeated::new(&session, &gathered.values, &outputs)?;
         let lanes = session.policy().descriptor().participants as usize;
         let mut record = |runs: u32, room: usize| -> Result<_> {
             let collector = Collector::with_options(CollectorOptions {
