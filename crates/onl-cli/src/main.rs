@@ -36,9 +36,14 @@ enum Command {
     TuneKernels(commands::tune_kernels::Arguments),
     /// Look at saved profiles, carry them to other machines, remove them.
     Tuning(commands::tuning::Arguments),
+    /// Measure models in onl and in ONNX Runtime, and say where their difference comes from.
+    Attribute(commands::attribute::Arguments),
     /// The second process of a calibration; started by `tune-kernels`.
     #[command(hide = true)]
     ConfirmCalibration(commands::tune_kernels::ConfirmArguments),
+    /// A process of a measurement; started by `attribute`.
+    #[command(hide = true)]
+    AttributionProcess(commands::attribute::ProcessArguments),
 }
 
 /// Options that every command understands.
@@ -75,6 +80,8 @@ fn main() -> ExitCode {
         Command::KernelBaseline(arguments) => commands::kernel_baseline::run(&arguments),
         Command::TuneKernels(arguments) => commands::tune_kernels::run(&arguments),
         Command::Tuning(arguments) => commands::tuning::run(&arguments),
+        Command::Attribute(arguments) => commands::attribute::run(&arguments),
+        Command::AttributionProcess(arguments) => commands::attribute::process(&arguments),
         Command::ConfirmCalibration(arguments) => commands::tune_kernels::confirm(&arguments),
     };
     match result {

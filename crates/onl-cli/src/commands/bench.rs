@@ -27,7 +27,7 @@ pub struct Arguments {
     common: Common,
 }
 
-fn seconds(text: &str) -> Result<f64, String> {
+pub fn seconds(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(value) if value.is_finite() && (0.0..=86_400.0).contains(&value) => Ok(value),
         _ => Err("expected seconds between 0 and 86400".to_owned()),

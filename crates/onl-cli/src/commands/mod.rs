@@ -1,5 +1,6 @@
 //! One module per command.
 
+pub mod attribute;
 pub mod bench;
 pub mod inventory;
 pub mod kernel_baseline;

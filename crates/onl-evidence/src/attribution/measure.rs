@@ -193,6 +193,16 @@ fn sample(
     Ok(sample)
 }
 
+/// SHA-256 of a file's bytes, lower-case hexadecimal.
+///
+/// # Errors
+/// When the file cannot be read.
+pub fn file_sha256(path: &Path) -> std::io::Result<String> {
+    let mut hasher = Sha256::new();
+    std::io::copy(&mut std::fs::File::open(path)?, &mut hasher)?;
+    Ok(hexadecimal(&hasher.finalize()))
+}
+
 /// Where an output is written.
 pub(super) fn output_path(folder: &Path, index: usize) -> PathBuf {
     folder.join(format!("{index}.pb"))

@@ -20,7 +20,7 @@ pub use experiment::{
     AttributionError, ModelPlan, RunnerError, SampleRunner, attribute_model, describe_library,
 };
 pub(crate) use constants::visit_constants;
-pub use measure::{MeasureError, OnlSettings, answer};
+pub use measure::{MeasureError, OnlSettings, answer, file_sha256};
 pub use operators::{OperatorRow, OperatorTable, RegionRow};
 pub use report::{
     ArmFigures, AttributionReport, Comparison, InputShape, ModelAttribution, ModelIdentity,

@@ -14,7 +14,7 @@ pub use profile::{ProfiledOperator, read_profile};
 pub use session::{OnnxRuntimeSession, SessionSettings};
 pub use values::InputValues;
 
-use crate::attribution::RuntimeLibrary;
+use crate::attribution::{RuntimeLibrary, file_sha256};
 use onl_ir::Model;
 use onl_tensor::Tensor;
 use ort::environment::Environment;
@@ -98,15 +98,16 @@ impl Library {
     /// # Errors
     /// [`OnnxRuntimeError::File`] when its file cannot be read.
     pub fn describe(&self) -> Result<RuntimeLibrary, OnnxRuntimeError> {
-        let bytes = std::fs::read(&self.path).map_err(|source| OnnxRuntimeError::File {
-            action: "reading the library",
-            path: self.path.clone(),
-            source,
-        })?;
+        let sha256 =
+            file_sha256(&self.path).map_err(|source| OnnxRuntimeError::File {
+                action: "reading the library",
+                path: self.path.clone(),
+                source,
+            })?;
         Ok(RuntimeLibrary {
             version: self.version.clone(),
             build: ort::info().to_owned(),
-            sha256: sha256(&bytes),
+            sha256,
         })
     }
 

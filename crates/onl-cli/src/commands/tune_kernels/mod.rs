@@ -9,7 +9,7 @@ pub mod report;
 mod second;
 pub mod setup;
 
-pub use second::{ConfirmArguments, confirm};
+pub use second::{ConfirmArguments, common_arguments, confirm, myself};
 
 use crate::Common;
 use crate::exit::Exit;
