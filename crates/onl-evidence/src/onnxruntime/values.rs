@@ -76,8 +76,7 @@ pub(super) fn value(tensor: &Tensor) -> Result<DynTensor, OnnxRuntimeError> {
     }
     let allocator = Allocator::default();
     let element_type = theirs(tensor.element_type())?;
-    let mut value =
-        DynTensor::new(&allocator, element_type, dims(tensor.dims())).doing(making)?;
+    let mut value = DynTensor::new(&allocator, element_type, dims(tensor.dims())).doing(making)?;
     let bytes = tensor.bytes();
     if value.size() != Some(bytes.len()) {
         return Err(OnnxRuntimeError::unsupported(format!(

@@ -189,12 +189,7 @@ fn measure(arguments: &Arguments, library: &Path) -> Result<AttributionReport> {
 }
 
 /// Writes the inputs of a model to files.
-fn plan(
-    arguments: &Arguments,
-    path: &Path,
-    library: &Path,
-    folder: PathBuf,
-) -> Result<ModelPlan> {
+fn plan(arguments: &Arguments, path: &Path, library: &Path, folder: PathBuf) -> Result<ModelPlan> {
     let session = commands::session(&arguments.common, path)?;
     let gathered = arguments.inputs.gather(&session)?;
     for note in &gathered.notes {
@@ -218,7 +213,9 @@ fn plan(
         shapes.push(shape(name, tensor));
     }
     let read = || format!("model {}", path.display());
-    let name = path.file_stem().map(|name| name.to_string_lossy().into_owned());
+    let name = path
+        .file_stem()
+        .map(|name| name.to_string_lossy().into_owned());
     Ok(ModelPlan {
         identity: ModelIdentity {
             name: name.unwrap_or_default(),

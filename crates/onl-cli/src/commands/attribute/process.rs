@@ -45,7 +45,10 @@ impl Processes<'_> {
         let output = child.wait_with_output().context("waiting for a process")?;
         if !output.status.success() {
             let text = String::from_utf8_lossy(&output.stderr);
-            let reason = text.lines().rev().find_map(|line| line.strip_prefix("error: "));
+            let reason = text
+                .lines()
+                .rev()
+                .find_map(|line| line.strip_prefix("error: "));
             let reason = reason.unwrap_or_else(|| text.trim());
             anyhow::bail!(
                 "{}",

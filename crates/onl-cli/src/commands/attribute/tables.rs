@@ -54,7 +54,11 @@ fn of_model(text: &mut String, model: &ModelAttribution) {
         operators(model),
         String::new(),
         outputs(model),
-        format!("decision {}: {}", model.decision.kind.name(), model.decision.sentence),
+        format!(
+            "decision {}: {}",
+            model.decision.kind.name(),
+            model.decision.sentence
+        ),
     ];
     for line in lines {
         // Writing to a string does not fail.
@@ -64,7 +68,15 @@ fn of_model(text: &mut String, model: &ModelAttribution) {
 
 fn figures(model: &ModelAttribution) -> String {
     let columns = [
-        "consumer", "open", "parse", "resolve", "ready", "load", "first run", "steady", "memory",
+        "consumer",
+        "open",
+        "parse",
+        "resolve",
+        "ready",
+        "load",
+        "first run",
+        "steady",
+        "memory",
     ];
     let mut rows = table(&columns, &columns[1..]);
     for arm in Arm::ALL {
@@ -74,7 +86,11 @@ fn figures(model: &ModelAttribution) -> String {
     }
     let mut text = trimmed(&rows.to_string());
     for unsupported in &model.unsupported {
-        let _ = write!(text, "\n {}: unsupported: {}", unsupported.arm, unsupported.reason);
+        let _ = write!(
+            text,
+            "\n {}: unsupported: {}",
+            unsupported.arm, unsupported.reason
+        );
     }
     text
 }
@@ -133,14 +149,27 @@ fn ratio(pair: &Comparison, quantity: Quantity) -> String {
 }
 
 fn operators(model: &ModelAttribution) -> String {
-    let columns = ["operator", "onl nodes", "onl", "onnxruntime nodes", "onnxruntime", "difference"];
+    let columns = [
+        "operator",
+        "onl nodes",
+        "onl",
+        "onnxruntime nodes",
+        "onnxruntime",
+        "difference",
+    ];
     let mut rows = table(&columns, &columns[1..]);
     let all = &model.operators.operators;
     let signed = |ns: f64| {
         let sign = if ns < 0.0 { "-" } else { "+" };
         format!("{sign}{}", duration(ns.abs()))
     };
-    let time = |nodes: u64, ns: f64| if nodes == 0 { "-".to_owned() } else { duration(ns) };
+    let time = |nodes: u64, ns: f64| {
+        if nodes == 0 {
+            "-".to_owned()
+        } else {
+            duration(ns)
+        }
+    };
     let (shown, rest) = all.split_at(MOST_OPERATORS.min(all.len()));
     let mut add = |name: &str, onl: (u64, f64), other: (u64, f64)| {
         rows.add_row([
@@ -185,18 +214,30 @@ fn outputs(model: &ModelAttribution) -> String {
         "outputs: onnxruntime with onl's loader against protobuf {}, with .ort {}; relative L2 distance of onl {}",
         equal(model.outputs.loader_equals_protobuf),
         equal(model.outputs.ort_format_equals_protobuf),
-        model
-            .outputs
-            .onl_relative_l2
-            .map_or_else(|| "unknown".to_owned(), |distance| format!("{distance:.1e}")),
+        model.outputs.onl_relative_l2.map_or_else(
+            || "unknown".to_owned(),
+            |distance| format!("{distance:.1e}")
+        ),
     );
     if !model.outputs.unstable.is_empty() {
-        let arms: Vec<&str> = model.outputs.unstable.iter().map(|arm| arm.name()).collect();
-        let _ = write!(text, "; bits differ from round to round in {}", arms.join(", "));
+        let arms: Vec<&str> = model
+            .outputs
+            .unstable
+            .iter()
+            .map(|arm| arm.name())
+            .collect();
+        let _ = write!(
+            text,
+            "; bits differ from round to round in {}",
+            arms.join(", ")
+        );
     }
     text
 }
 
 fn trimmed(text: &str) -> String {
-    text.lines().map(str::trim_end).collect::<Vec<_>>().join("\n")
+    text.lines()
+        .map(str::trim_end)
+        .collect::<Vec<_>>()
+        .join("\n")
 }
