@@ -68,6 +68,19 @@ pub fn onl() -> Command {
 /// Path of a model of the list in `tests/models/models.json`, fetched when it is not there yet.
 pub fn model(name: &str) -> PathBuf {
     let path = target().join("models").join(format!("{name}.onnx"));
+    fetch(name, &path);
+    path
+}
+
+/// Path of the library of ONNX Runtime, fetched when it is not there yet. `onl attribute` looks for it there.
+pub fn onnxruntime_library() -> PathBuf {
+    let path = target().join("onnxruntime/libonnxruntime.so.1.32.0");
+    fetch("onnxruntime", &path);
+    path
+}
+
+/// Fetches a file of this name to its path, unless it is there.
+fn fetch(name: &str, path: &Path) {
     static FETCHING: Mutex<()> = Mutex::new(());
     let _one_at_a_time = FETCHING.lock().unwrap_or_else(PoisonError::into_inner);
     if !path.exists() {
@@ -86,7 +99,6 @@ pub fn model(name: &str) -> PathBuf {
             ])
             .arg(folder));
     }
-    path
 }
 
 /// Python of a virtual environment with the pinned onnxruntime; made when it is not there yet.

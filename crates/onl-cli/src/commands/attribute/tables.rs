@@ -241,3 +241,28 @@ fn trimmed(text: &str) -> String {
         .collect::<Vec<_>>()
         .join("\n")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use onl_evidence::attribution::fixtures::ScriptedRunner;
+
+    #[test]
+    fn a_report_shows_consumers_ratios_operators_outputs_and_decision() {
+        let mut runner = ScriptedRunner::equal();
+        runner.onl(|arm| {
+            arm.steady = 30_000_000;
+            arm.output = vec![3.0, 4.5];
+        });
+        runner.onl_operators = vec![("MatMul", 24, 27_000_000), ("Erf", 3, 1_500_000)];
+        runner.arm(Arm::Onnxruntime, |arm| {
+            arm.load = [None, None, None, Some(90_000_000)];
+            arm.memory = 200 << 20;
+        });
+        runner.arm(Arm::OnnxruntimeOrtFormat, |arm| {
+            arm.unsupported = Some("the file would be too large".to_owned());
+        });
+        let report = runner.report(10).expect("a script has every answer");
+        insta::assert_snapshot!(render(&report));
+    }
+}
