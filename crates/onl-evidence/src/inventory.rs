@@ -1,7 +1,7 @@
 use onl_kernels::{Coverage, KernelTable};
 use onl_snapshot::TuningSnapshot;
 use onl_tensor::ElementType;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use thiserror::Error;
 
@@ -70,7 +70,8 @@ pub struct InventoryParameter {
 }
 
 /// Owner category and sentence of a serial path.
-#[derive(Debug, Clone, Serialize, PartialEq, Eq)]
+#[derive(Debug, Clone, Serialize, Deserialize, PartialEq, Eq)]
+#[serde(deny_unknown_fields)]
 pub struct SerialReason {
     /// Category.
     pub category: String,

@@ -3,6 +3,7 @@
 #![deny(unsafe_code)]
 
 pub mod attribution;
+pub mod baseline;
 mod inventory;
 // Calls a library that is written in another language.
 #[allow(unsafe_code)]

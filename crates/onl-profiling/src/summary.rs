@@ -7,7 +7,7 @@ use crate::{
     COUNTERS, CounterSample, CounterSet, CounterStatus, Dropped, Events, InlineReason, NodeEvent,
     ParallelRegionEvent, ProcessCpu, RegionSite,
 };
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// Recorded runs, by node and by region.
@@ -56,7 +56,7 @@ impl ProcessCpuSummary {
 }
 
 /// Median and extremes of a count.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Spread {
     /// Smallest.
     pub minimum: u32,
