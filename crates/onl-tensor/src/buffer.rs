@@ -1,5 +1,5 @@
 use crate::TensorError;
-use std::alloc::{Layout, alloc_zeroed, dealloc};
+use std::alloc::{Layout, alloc, alloc_zeroed, dealloc};
 use std::fmt;
 use std::ptr::NonNull;
 
@@ -44,15 +44,25 @@ impl AlignedBuffer {
         };
         let layout = Layout::from_size_align(length, alignment)
             .map_err(|_| TensorError::OutOfMemory { bytes: length })?;
-        // SAFETY: the layout has a size above zero.
-        let start = NonNull::new(unsafe { alloc_zeroed(layout) })
-            .ok_or(TensorError::OutOfMemory { bytes: length })?;
-        #[cfg(target_os = "linux")]
-        if alignment == HUGE_PAGE {
+        let start = if alignment == HUGE_PAGE {
+            // SAFETY: the layout has a size above zero.
+            let start = NonNull::new(unsafe { alloc(layout) });
+            let start = start.ok_or(TensorError::OutOfMemory { bytes: length })?;
+            // Pages take the advice only before they are first touched, which zeroing does.
+            #[cfg(target_os = "linux")]
             // SAFETY: the range is owned memory aligned to a page; the advice changes no contents, and a refusal
             // leaves ordinary pages.
-            unsafe { libc::madvise(start.as_ptr().cast(), length, libc::MADV_HUGEPAGE) };
-        }
+            unsafe {
+                libc::madvise(start.as_ptr().cast(), length, libc::MADV_HUGEPAGE);
+            }
+            // SAFETY: the allocation has `length` bytes.
+            unsafe { start.as_ptr().write_bytes(0, length) };
+            start
+        } else {
+            // SAFETY: the layout has a size above zero.
+            NonNull::new(unsafe { alloc_zeroed(layout) })
+                .ok_or(TensorError::OutOfMemory { bytes: length })?
+        };
         Ok(AlignedBuffer {
             start,
             length,
@@ -82,7 +92,7 @@ impl AlignedBuffer {
 
     /// The bytes.
     pub fn as_bytes(&self) -> &[u8] {
-        // SAFETY: `start` is valid for `length` initialized bytes (zeroed at allocation) for the buffer's life.
+        // SAFETY: `start` is valid for `length` initialized bytes (zeroed when allocated) for the buffer's life.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.length) }
     }
 
