@@ -18,4 +18,4 @@ mod subgraph;
 
 pub use error::{InputError, RunError, SessionError};
 pub use prepared::PreparedNodeInfo;
-pub use session::{RunControl, RuntimeSession, SessionOptions};
+pub use session::{PlannedInput, RunControl, RuntimeSession, SessionOptions};

@@ -1,4 +1,4 @@
-use crate::plan::{Plan, ShapeKnowledge};
+use crate::plan::{Location, Plan, ShapeKnowledge};
 use crate::prepared::{Preparation, PreparedGraph, PreparedNodeInfo};
 use crate::recording::record;
 use crate::state::{RunState, own, placeholder};
@@ -54,6 +54,17 @@ pub struct RuntimeSession {
     output_names: Vec<String>,
     options: SessionOptions,
     idle: Mutex<Vec<RunState>>,
+}
+
+/// An input of a node in a plan.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PlannedInput {
+    /// Element type.
+    pub element_type: ElementType,
+    /// Shape.
+    pub shape: Shape,
+    /// Whether it is constant for the input shapes of the plan.
+    pub constant: bool,
 }
 
 struct InputSpec {
@@ -174,6 +185,34 @@ impl RuntimeSession {
     /// The nodes that run, after folding, in their order.
     pub fn nodes(&self) -> impl ExactSizeIterator<Item = &PreparedNodeInfo> {
         self.graph.nodes.iter().map(|n| &n.info)
+    }
+
+    /// Inputs of every node, in their order, as the plan of the last run has them; `None` when that run made none.
+    pub fn planned_inputs(&self) -> Option<Vec<Vec<Option<PlannedInput>>>> {
+        let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        let plan = Arc::clone(&idle.last()?.plan);
+        drop(idle);
+        let planned = |id: &ValueId| {
+            let value = &plan.values[id.index()];
+            let constant = match value.location {
+                Location::Absent => return None,
+                Location::Constant(_) => true,
+                Location::Input(_) | Location::Slot(_) => false,
+            };
+            Some(PlannedInput {
+                element_type: value.element_type,
+                shape: value.shape.clone(),
+                constant,
+            })
+        };
+        let nodes = self.graph.nodes.iter();
+        let inputs_of = |inputs: &[Option<ValueId>]| -> Vec<Option<PlannedInput>> {
+            inputs
+                .iter()
+                .map(|id| id.as_ref().and_then(planned))
+                .collect()
+        };
+        Some(nodes.map(|node| inputs_of(&node.inputs)).collect())
     }
 
     /// One inference. Inputs are given by name in any order; outputs come in graph order.
