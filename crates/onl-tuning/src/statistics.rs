@@ -19,6 +19,23 @@ pub fn median(values: &[f64]) -> Option<f64> {
     }
 }
 
+/// Two-sided confidence interval of the median by order statistics, which assumes nothing of the distribution; `None` of
+/// too few values.
+pub fn median_interval(values: &[f64], confidence: f64) -> Option<(f64, f64)> {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let n = sorted.len();
+    let most = 0.5 * (1.0 - confidence);
+    // Ranks from the outside in, while the binomial tail beyond them is small enough.
+    let (mut mass, mut tail, mut rank) = (0.5_f64.powi(i32::try_from(n).ok()?), 0.0, 0);
+    while 2 * (rank + 1) <= n && tail + mass <= most {
+        tail += mass;
+        mass *= (n - rank) as f64 / (rank + 1) as f64;
+        rank += 1;
+    }
+    (rank > 0).then(|| (sorted[rank - 1], sorted[n - rank]))
+}
+
 /// Distribution function of the signed-rank statistic of `n` values symmetric about zero: entry `k` is P(W ≤ k).
 fn signed_rank_distribution(n: usize) -> Arc<Vec<f64>> {
     static TABLES: OnceLock<Mutex<HashMap<usize, Arc<Vec<f64>>>>> = OnceLock::new();
@@ -248,6 +265,27 @@ mod tests {
             assert!(table[critical + 1] > alpha, "n {n} alpha {alpha}");
             assert!((table[table.len() - 1] - 1.0).abs() < 1e-12);
         }
+    }
+
+    #[test]
+    fn median_intervals_take_the_ranks_of_the_binomial_table() {
+        let values = |n: usize| (1..=n).rev().map(|i| i as f64).collect::<Vec<_>>();
+        // Ranks of 95 % intervals as tables of the sign test give them.
+        for (n, low) in [
+            (6, 1),
+            (8, 1),
+            (9, 2),
+            (11, 2),
+            (12, 3),
+            (15, 4),
+            (25, 8),
+            (50, 18),
+        ] {
+            let expected = (low as f64, (n + 1 - low) as f64);
+            assert_eq!(median_interval(&values(n), 0.95), Some(expected), "{n}");
+        }
+        assert_eq!(median_interval(&values(5), 0.95), None);
+        assert_eq!(median_interval(&[], 0.95), None);
     }
 
     #[test]
