@@ -29,6 +29,7 @@ pub mod process;
 mod profile;
 mod registry;
 mod resolution;
+pub mod roofline;
 mod schedule;
 pub mod search;
 mod selector;

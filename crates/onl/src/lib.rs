@@ -25,7 +25,7 @@ mod session;
 mod synthetic;
 
 pub use calibration::{calibration_targets, current_execution_descriptor};
-pub use ceilings::measure_ceilings;
+pub use ceilings::{measure_ceilings, measure_roofline};
 pub use environment::{Environment, ProfileSource};
 pub use error::Error;
 pub use files::{read_value, write_value};
