@@ -1,7 +1,19 @@
 //! The kernel corpus under one lane and under the session default, measured ceilings, and ranked regions of models.
 
+mod check;
+mod corpus;
+mod derive;
+mod measure;
+mod models;
+mod rank;
 mod report;
 
+pub use corpus::{CORPUS, CaseModel, CorpusCase, CorpusError};
+pub use derive::derive;
+pub use measure::{MeasureControls, MeasureError, MeasuredCorpus, measure_corpus, selected};
+pub use models::RecordedModel;
+pub use onl_tuning::roofline::{CeilingRate, LevelCeilings, ParticipantCeilings};
+pub use rank::lists;
 pub use report::*;
 
 use crate::report::{Finding, Measurement, Report, ReportHead, ReportKind};
@@ -18,7 +30,7 @@ impl Report for BaselineReport {
     }
 
     fn check(&self) -> Vec<Finding> {
-        Vec::new()
+        check::check(self)
     }
 
     fn corpus(&self) -> Vec<String> {

@@ -5,6 +5,7 @@ use crate::report::ReportHead;
 use onl_cpu::CpuExecutionDescriptor;
 use onl_profiling::{CounterSet, CounterStatus, Spread};
 use onl_snapshot::CacheState;
+use onl_tuning::roofline::ParticipantCeilings;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -19,7 +20,7 @@ pub struct BaselineReport {
     pub settings: BaselineSettings,
     /// How the sessions used the processor.
     pub policy: BaselinePolicy,
-    /// Measured ceilings: of one participant, and of as many as the session default has.
+    /// Measured ceilings: of one participant, of powers of two, and of as many as the session default has.
     pub ceilings: Vec<ParticipantCeilings>,
     /// How far two measurements of the same thing lay apart in this run.
     pub noise: NoiseFloor,
@@ -31,6 +32,8 @@ pub struct BaselineReport {
     pub serial_regions: Vec<RankedRegion>,
     /// Divided regions by Σ (share of model time) × (1 − utilization), the largest first.
     pub parallel_regions: Vec<RankedRegion>,
+    /// Digest of everything else, which tells edited documents.
+    pub digest: String,
 }
 
 /// How a baseline was measured.
@@ -102,47 +105,6 @@ impl ThreadSetting {
     }
 }
 
-/// A measured rate.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct CeilingRate {
-    /// The highest repetition, in units per nanosecond.
-    pub best: f64,
-    /// Every repetition in which all participants took part, each the sum over them.
-    pub repetitions: Vec<f64>,
-}
-
-/// Bandwidths over a working set, in bytes per nanosecond (GB/s).
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct LevelCeilings {
-    /// `L1d`, `L2`, `L3` or `DRAM`.
-    pub level: String,
-    /// Bytes of the participants' caches of this level together: the largest working set that the level holds. Absent
-    /// for `DRAM`, which holds everything.
-    pub capacity_bytes: Option<u64>,
-    /// Bytes of the measured working set, of all participants together.
-    pub working_set_bytes: u64,
-    /// Bytes read by reads alone.
-    pub read: CeilingRate,
-    /// Bytes written by writes alone.
-    pub write: CeilingRate,
-    /// Bytes read and written by copies.
-    pub copy: CeilingRate,
-}
-
-/// What a number of participants can do at most, together.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct ParticipantCeilings {
-    /// Participants.
-    pub participants: u32,
-    /// 32-bit floating-point operations per nanosecond (GFLOP/s), a fused multiply-add counting as two.
-    pub fma: CeilingRate,
-    /// Bandwidths, the nearest level first.
-    pub bandwidth: Vec<LevelCeilings>,
-}
-
 /// Two measurements of one thing: sessions of their own, samples interleaved.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -160,7 +122,7 @@ pub struct NoisePair {
 }
 
 /// How far two measurements of the same thing lay apart.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NoiseFloor {
     /// The pairs.
@@ -194,7 +156,7 @@ pub enum CaseOrigin {
 }
 
 /// Median with a confidence interval that assumes nothing of the distribution.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MedianTime {
     /// Median in nanoseconds.
