@@ -28,7 +28,8 @@ fn pair(text: &str) -> Result<(String, String), String> {
     }
 }
 
-fn dimension(text: &str) -> Result<(String, usize), String> {
+/// Reads `NAME=N`.
+pub fn dimension(text: &str) -> Result<(String, usize), String> {
     let (name, value) = pair(text)?;
     value
         .parse()
@@ -37,6 +38,15 @@ fn dimension(text: &str) -> Result<(String, usize), String> {
 }
 
 impl InputArguments {
+    /// Seeded random inputs with these named dimensions, of which the first of a name holds.
+    pub fn random_of(dims: Vec<(String, usize)>) -> Self {
+        InputArguments {
+            files: Vec::new(),
+            dims,
+            seed: 0,
+        }
+    }
+
     /// All inputs in graph order, with a note for every dimension that was assumed.
     ///
     /// # Errors

@@ -30,7 +30,7 @@ enum Command {
     Profile(commands::profile::Arguments),
     /// List every kernel path with its coverage state.
     Inventory(commands::inventory::Arguments),
-    /// Test again whether promoted rows still beat the default.
+    /// Measure the kernel corpus, the processor's ceilings and the regions of models; --check tests promoted rows again.
     KernelBaseline(commands::kernel_baseline::Arguments),
     /// Plan the calibration of kernels, or run it and save the profile with --apply.
     TuneKernels(commands::tune_kernels::Arguments),

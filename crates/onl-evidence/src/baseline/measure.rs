@@ -1,11 +1,17 @@
 //! Runs the corpus as ordinary sessions.
 
 use super::corpus::{CORPUS, CaseModel, CorpusCase, CorpusError};
+use super::derive::derive;
 use super::report::{
-    BaselineSettings, CaseOrigin, CaseRow, CounterFigure, CounterFigures, MedianTime, NoisePair,
-    Operand, RegionFigures, ThreadSetting,
+    BaselinePolicy, BaselineSettings, CaseOrigin, CaseRow, CounterFigure, CounterFigures,
+    MedianTime, ModelProfile, NoiseFloor, NoisePair, Operand, RegionFigures, ThreadSetting,
 };
-use onl::{CpuExecutionPolicy, Environment, RunControl, Session, Tensor, TensorView};
+use super::{BASELINE_SCHEMA, BaselineReport};
+use crate::report::{ReportHead, ReportKind};
+use onl::{
+    CpuExecutionPolicy, Environment, IsaTier, RunControl, Session, Tensor, TensorView,
+    measure_roofline,
+};
 use onl_profiling::{
     Collector, CollectorOptions, CounterSample, CounterSet, Events, ProfilingLevel, RegionSummary,
     Summary,
@@ -39,6 +45,8 @@ pub enum MeasureError {
     Corpus(#[from] CorpusError),
     #[error("case {case}: {source}")]
     Session { case: String, source: onl::Error },
+    #[error("{0}")]
+    Policy(#[source] onl::Error),
     #[error("case {case}: its model came to {nodes} nodes instead of one")]
     Nodes { case: String, nodes: usize },
     #[error("case {case}: output {index} is not a tensor")]
@@ -514,4 +522,57 @@ impl Default for BaselineSettings {
             model_runs: 10,
         }
     }
+}
+
+/// Measures ceilings and corpus under a policy and puts them together with recorded models.
+///
+/// # Errors
+/// Every [`MeasureError`].
+pub fn measure_baseline(
+    environment: &Environment,
+    policy: &CpuExecutionPolicy,
+    settings: BaselineSettings,
+    models: Vec<ModelProfile>,
+    controls: &mut MeasureControls<'_>,
+) -> Result<BaselineReport, MeasureError> {
+    selected(&settings.operators)?;
+    let execution = |threads: ThreadSetting| {
+        environment.resolve(&CpuExecutionPolicy {
+            threads: threads.num_threads(),
+            ..policy.clone()
+        })
+    };
+    let serial = execution(ThreadSetting::Serial).map_err(MeasureError::Policy)?;
+    let session = execution(ThreadSetting::Session).map_err(MeasureError::Policy)?;
+    let descriptor = session.descriptor();
+    (controls.progress)("ceilings", 0, 1);
+    let ceilings = {
+        let lease = environment.lease(&session).map_err(MeasureError::Policy)?;
+        measure_roofline(&lease, &descriptor, &environment.system().descriptor)
+            .map_err(MeasureError::Policy)?
+    };
+    let measured = measure_corpus(environment, policy, &settings, controls)?;
+    let mut report = BaselineReport {
+        head: ReportHead::current(ReportKind::Baseline, BASELINE_SCHEMA, descriptor.clone()),
+        settings,
+        policy: BaselinePolicy {
+            denormals: policy.denormals.to_string(),
+            tier: IsaTier::detect().to_string(),
+            profiles: environment.cache_folder().is_some(),
+            serial: serial.descriptor(),
+            session: descriptor,
+        },
+        ceilings,
+        noise: NoiseFloor {
+            pairs: measured.pairs,
+            ..NoiseFloor::default()
+        },
+        cases: measured.rows,
+        models,
+        serial_regions: Vec::new(),
+        parallel_regions: Vec::new(),
+        digest: String::new(),
+    };
+    derive(&mut report);
+    Ok(report)
 }

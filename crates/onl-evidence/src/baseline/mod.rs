@@ -10,7 +10,9 @@ mod report;
 
 pub use corpus::{CORPUS, CaseModel, CorpusCase, CorpusError};
 pub use derive::derive;
-pub use measure::{MeasureControls, MeasureError, MeasuredCorpus, measure_corpus, selected};
+pub use measure::{
+    MeasureControls, MeasureError, MeasuredCorpus, measure_baseline, measure_corpus, selected,
+};
 pub use models::RecordedModel;
 pub use onl_tuning::roofline::{CeilingRate, LevelCeilings, ParticipantCeilings};
 pub use rank::lists;

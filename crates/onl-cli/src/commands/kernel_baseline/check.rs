@@ -1,8 +1,8 @@
 //! Tests again whether promoted rows still beat the default.
 
-use super::tune_kernels::report::interval;
-use super::tune_kernels::setup::{Limits, Selection, Setup, build, refuse_debug_build, settings};
-use crate::Common;
+use super::Arguments;
+use crate::commands::tune_kernels::report::interval;
+use crate::commands::tune_kernels::setup::{Selection, Setup, build, refuse_debug_build, settings};
 use crate::exit::Exit;
 use crate::table::table;
 use anyhow::{Context, Result};
@@ -11,26 +11,10 @@ use onl::CalibrationTarget;
 use onl::tuning::drift::{DriftReport, DriftRow, DriftRule, DriftVerdict, check};
 use onl::tuning::process::Proposal;
 use onl::tuning::{Controls, MonotonicClock, Progress, RowKind, SystemEnvironment};
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-#[derive(clap::Args)]
-pub struct Arguments {
-    /// Measure every promoted row of this machine and policy against the default; changes nothing.
-    #[arg(long, required = true)]
-    check: bool,
-    #[command(flatten)]
-    selection: Selection,
-    /// Also write the report to this file, for `onl tuning prune --drifted`.
-    #[arg(long, value_name = "FILE")]
-    output: Option<PathBuf>,
-    #[command(flatten)]
-    limits: Limits,
-    #[command(flatten)]
-    common: Common,
-}
-
+/// Measures every promoted row of this machine and policy against the default.
 pub fn run(arguments: &Arguments) -> Result<Exit> {
     let setup = Setup::new(&arguments.common)?;
     setup.print_diagnostics()?;
