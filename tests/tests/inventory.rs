@@ -1,6 +1,9 @@
 //! The inventory is complete and true: planted lies are found.
 
-use onl_evidence::{InventoryError, Verdict, inventory, validate_inventory, verify_table};
+use onl_evidence::{
+    InventoryError, SerialReason, Verdict, apply_verdicts, inventory, markdown, validate_inventory,
+    verify_table,
+};
 use onl_kernels::KernelTable;
 use onl_snapshot::TuningSnapshot;
 use onl_tests::{grain_table, ignoring_table, onl, run, secretly_parallel_table};
@@ -48,33 +51,134 @@ fn portable_defaults_stand_in_a_golden_file() {
 
 #[test]
 fn planted_rows_are_refused() {
-    let mut list = inventory(&KernelTable::builtin(), &TuningSnapshot::portable());
-    let copy = list.paths[0].clone();
-    list.paths.push(copy);
-    list.paths[1].state = "parallel_fixed_policy".to_owned();
-    list.paths[1].serial_reason = None;
-    let serial = list
-        .paths
-        .iter()
-        .position(|row| row.state == "serial")
-        .expect("some path is serial");
-    list.paths[serial].serial_reason = None;
-    let errors = validate_inventory(&list).expect_err("three lies");
+    let portable = || inventory(&KernelTable::builtin(), &TuningSnapshot::portable());
+    let paths = portable().paths;
+    let at = |state: &str| paths.iter().position(|row| row.state == state);
+    let serial = at("serial").expect("some path is serial");
+    let tunable = at("tunable").expect("some path is tunable");
+    let planted = |plant: &dyn Fn(&mut onl_evidence::Inventory)| {
+        let mut list = portable();
+        plant(&mut list);
+        validate_inventory(&list).expect_err("a lie was planted")
+    };
+    let errors = planted(&|list| list.paths.push(list.paths[0].clone()));
     assert!(
-        errors
-            .iter()
-            .any(|e| matches!(e, InventoryError::Duplicate { .. }))
+        matches!(errors[..], [InventoryError::Duplicate { .. }]),
+        "{errors:?}"
+    );
+    let errors = planted(&|list| list.paths[tunable].state = "parallel_fixed_policy".to_owned());
+    assert!(
+        matches!(errors[..], [InventoryError::FixedPolicy { .. }]),
+        "{errors:?}"
+    );
+    let errors = planted(&|list| list.paths[tunable].state = "unknown".to_owned());
+    assert!(
+        matches!(errors[..], [InventoryError::Unclassified { .. }]),
+        "{errors:?}"
+    );
+    let errors = planted(&|list| list.paths[tunable].state = "serial+tunable".to_owned());
+    assert!(
+        matches!(errors[..], [InventoryError::MixedStates { .. }]),
+        "{errors:?}"
+    );
+    let errors = planted(&|list| list.paths[tunable].parameters.clear());
+    assert!(
+        matches!(errors[..], [InventoryError::NoParameters { .. }]),
+        "{errors:?}"
+    );
+    let errors = planted(&|list| list.paths[serial].serial_reason = None);
+    assert!(
+        matches!(errors[..], [InventoryError::NoReason { .. }]),
+        "{errors:?}"
+    );
+    let errors = planted(&|list| {
+        let implementation = list.paths[tunable].implementations[0].clone();
+        list.paths[tunable].implementations.push(implementation);
+    });
+    assert!(
+        matches!(errors[..], [InventoryError::OverlappingOpsets { .. }]),
+        "{errors:?}"
+    );
+    let reason = |category: &str, evidence: Option<&str>, look_again_elements| SerialReason {
+        category: category.to_owned(),
+        reason: "A sentence.".to_owned(),
+        evidence: evidence.map(str::to_owned),
+        look_again_elements,
+    };
+    let because = |reason: SerialReason| {
+        planted(&|list| list.paths[serial].serial_reason = Some(reason.clone()))
+    };
+    let errors = because(reason("lazy", None, None));
+    assert!(
+        matches!(errors[..], [InventoryError::UnknownCategory { .. }]),
+        "{errors:?}"
+    );
+    for (evidence, elements) in [
+        (None, Some(4096)),
+        (Some("a report"), None),
+        (Some(""), Some(1)),
+    ] {
+        let errors = because(reason("measured_not_worth_it", evidence, elements));
+        assert!(
+            matches!(errors[..], [InventoryError::NoEvidence { .. }]),
+            "{errors:?}"
+        );
+    }
+    let mut list = portable();
+    let complete = reason(
+        "measured_not_worth_it",
+        Some("reports/x86_64_baseline.json"),
+        Some(4096),
+    );
+    list.paths[serial].serial_reason = Some(complete);
+    assert_eq!(validate_inventory(&list), Ok(()));
+    let page = markdown(&list);
+    assert!(
+        page.contains("look again from 4096 elements"),
+        "the page says when to look again"
+    );
+}
+
+#[test]
+fn a_path_that_observation_refutes_takes_the_state_that_is_refused() {
+    let table = secretly_parallel_table();
+    let mut list = inventory(&table, &TuningSnapshot::portable());
+    assert_eq!(validate_inventory(&list), Ok(()));
+    apply_verdicts(
+        &mut list,
+        &verify_table(&table, onl::IsaTier::detect(), |_, _| ()),
+    );
+    assert_eq!(list.states["parallel_fixed_policy"], 1);
+    let errors = validate_inventory(&list).expect_err("its state is refused");
+    assert!(
+        matches!(errors[..], [InventoryError::FixedPolicy { .. }]),
+        "{errors:?}"
+    );
+}
+
+/// `onl inventory --markdown > docs/inventory.md` makes it again.
+#[test]
+fn the_committed_page_is_what_the_command_prints() {
+    let printed = run(onl().args(["inventory", "--markdown"]));
+    let path = onl_tests::workspace().join("docs").join("inventory.md");
+    let committed = std::fs::read_to_string(&path).unwrap_or_default();
+    assert!(
+        committed == printed,
+        "{} is not the page of this table; run `onl inventory --markdown > docs/inventory.md`",
+        path.display()
     );
     assert!(
-        errors
-            .iter()
-            .any(|e| matches!(e, InventoryError::Unclassified { .. }))
+        printed.lines().count() < 300,
+        "{} lines",
+        printed.lines().count()
     );
-    assert!(
-        errors
-            .iter()
-            .any(|e| matches!(e, InventoryError::NoReason { .. }))
-    );
+    for row in inventory(&KernelTable::builtin(), &TuningSnapshot::portable()).paths {
+        assert!(
+            printed.contains(&format!("| {} |", row.op_type)),
+            "{}",
+            row.op_type
+        );
+    }
 }
 
 #[test]

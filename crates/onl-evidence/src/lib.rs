@@ -14,7 +14,7 @@ mod verify;
 
 pub use inventory::{
     Inventory, InventoryError, InventoryImplementation, InventoryParameter, InventoryRow,
-    SerialReason, inventory, validate_inventory,
+    SerialReason, apply_verdicts, inventory, markdown, validate_inventory,
 };
 pub use repeated::{Repeated, Room};
 pub use verify::{Verdict, VerifiedPath, verify_entry, verify_table};

@@ -19,10 +19,27 @@ pub enum SerialCategory {
     TinyPayload,
     ConflictingWrites,
     DeterministicRng,
-    MeasuredNotWorthIt,
+    /// Measured: a parallel form would not pay.
+    MeasuredNotWorthIt {
+        /// Report and row that show it.
+        evidence: &'static str,
+        /// Size of problems, in elements, from which to measure again.
+        look_again_elements: u64,
+    },
 }
 
 impl SerialCategory {
+    /// Names of all categories.
+    pub const NAMES: [&'static str; 7] = [
+        "ordered",
+        "control_flow",
+        "metadata_only",
+        "tiny_payload",
+        "conflicting_writes",
+        "deterministic_rng",
+        "measured_not_worth_it",
+    ];
+
     /// Name in the inventory.
     pub const fn name(self) -> &'static str {
         match self {
@@ -32,7 +49,7 @@ impl SerialCategory {
             SerialCategory::TinyPayload => "tiny_payload",
             SerialCategory::ConflictingWrites => "conflicting_writes",
             SerialCategory::DeterministicRng => "deterministic_rng",
-            SerialCategory::MeasuredNotWorthIt => "measured_not_worth_it",
+            SerialCategory::MeasuredNotWorthIt { .. } => "measured_not_worth_it",
         }
     }
 }

@@ -3,7 +3,10 @@ use crate::table::table;
 use crate::{Common, commands};
 use anyhow::Result;
 use indicatif::{ProgressBar, ProgressStyle};
-use onl_evidence::{Verdict, inventory, validate_inventory, verify_table};
+use onl::{KernelTable, TuningSnapshot};
+use onl_evidence::{
+    Verdict, apply_verdicts, inventory, markdown, validate_inventory, verify_table,
+};
 
 #[derive(clap::Args)]
 pub struct Arguments {
@@ -13,19 +16,23 @@ pub struct Arguments {
     /// Run every path and prove its state: every parameter must change what is observed.
     #[arg(long)]
     verify: bool,
+    /// Print the page of the inventory with portable defaults, the same on every machine.
+    #[arg(long, conflicts_with_all = ["json", "state", "verify"])]
+    markdown: bool,
     #[command(flatten)]
     common: Common,
 }
 
 pub fn run(arguments: &Arguments) -> Result<Exit> {
+    if arguments.markdown {
+        let list = inventory(&KernelTable::builtin(), &TuningSnapshot::portable());
+        print!("{}", markdown(&list));
+        return Ok(Exit::Done);
+    }
     let environment = commands::environment(&arguments.common);
     let resolved = environment.resolve(&commands::policy(&arguments.common))?;
     let snapshot = environment.snapshot(&resolved)?;
     let mut list = inventory(environment.table(), &snapshot);
-    let errors = validate_inventory(&list).err().unwrap_or_default();
-    if let Some(state) = &arguments.state {
-        list.paths.retain(|row| row.state == *state);
-    }
     let verified = if arguments.verify {
         let bar = ProgressBar::new(0);
         bar.set_style(
@@ -45,6 +52,13 @@ pub fn run(arguments: &Arguments) -> Result<Exit> {
     } else {
         None
     };
+    if let Some(verified) = &verified {
+        apply_verdicts(&mut list, verified);
+    }
+    let errors = validate_inventory(&list).err().unwrap_or_default();
+    if let Some(state) = &arguments.state {
+        list.paths.retain(|row| row.state == *state);
+    }
     let unproved = verified
         .iter()
         .flatten()

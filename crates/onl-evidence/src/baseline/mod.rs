@@ -3,6 +3,8 @@
 mod check;
 mod corpus;
 mod derive;
+#[doc(hidden)]
+pub mod fixture;
 mod measure;
 mod models;
 mod rank;
@@ -60,3 +62,6 @@ impl Report for BaselineReport {
 fn measurement_name(row: &CaseRow) -> String {
     format!("{}, {}", row.case, row.threads.name())
 }
+
+#[cfg(test)]
+mod tests;

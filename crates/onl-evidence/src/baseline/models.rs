@@ -4,7 +4,6 @@ use super::measure::region_figures;
 use super::report::{ModelNode, ModelProfile, ModelRegion, Operand};
 use crate::inventory::SerialReason;
 use onl::{KernelEntry, KernelKey, KernelTable, Session, Tensor, Value};
-use onl_kernels::Coverage;
 use onl_profiling::{Dropped, Events, ParallelRegionEvent, RegionSummary, Summary};
 
 /// The recorded model.
@@ -114,12 +113,6 @@ fn coverage(table: &KernelTable, key: &KernelKey) -> (String, Option<SerialReaso
     let Some(entry) = table.entries().iter().find(serves) else {
         return ("serial".to_owned(), None);
     };
-    let reason = match entry.coverage {
-        Coverage::Serial { category, reason } => Some(SerialReason {
-            category: category.name().to_owned(),
-            reason: reason.to_owned(),
-        }),
-        _ => None,
-    };
+    let reason = SerialReason::of(&entry.coverage);
     (entry.coverage.state().to_owned(), reason)
 }

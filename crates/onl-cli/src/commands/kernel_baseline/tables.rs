@@ -329,3 +329,6 @@ fn shape(operand: &Operand) -> String {
     let dims: Vec<String> = operand.dims.iter().map(usize::to_string).collect();
     dims.join("x")
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,4 +1,11 @@
-use onl_kernels::{Coverage, KernelTable};
+//! Every kernel path with its coverage state.
+
+mod page;
+
+pub use page::markdown;
+
+use crate::verify::{Verdict, VerifiedPath};
+use onl_kernels::{Coverage, KernelTable, SerialCategory};
 use onl_snapshot::TuningSnapshot;
 use onl_tensor::ElementType;
 use serde::{Deserialize, Serialize};
@@ -42,6 +49,8 @@ pub struct InventoryRow {
 /// Kernel that serves a range of operator-set versions.
 #[derive(Debug, Clone, Serialize)]
 pub struct InventoryImplementation {
+    /// Tuning key.
+    pub key: String,
     /// Name.
     pub name: String,
     /// Revision.
@@ -77,6 +86,34 @@ pub struct SerialReason {
     pub category: String,
     /// The reason in a sentence.
     pub reason: String,
+    /// Report and row that show that a parallel form would not pay; only of that category.
+    #[serde(default)]
+    pub evidence: Option<String>,
+    /// Size of problems in elements from which to measure again; only of that category.
+    #[serde(default)]
+    pub look_again_elements: Option<u64>,
+}
+
+impl SerialReason {
+    /// The reason of a coverage, when it is serial.
+    pub fn of(coverage: &Coverage) -> Option<Self> {
+        let Coverage::Serial { category, reason } = coverage else {
+            return None;
+        };
+        let (evidence, look_again_elements) = match category {
+            SerialCategory::MeasuredNotWorthIt {
+                evidence,
+                look_again_elements,
+            } => (Some((*evidence).to_owned()), Some(*look_again_elements)),
+            _ => (None, None),
+        };
+        Some(SerialReason {
+            category: category.name().to_owned(),
+            reason: (*reason).to_owned(),
+            evidence,
+            look_again_elements,
+        })
+    }
 }
 
 /// Why an inventory is not acceptable.
@@ -89,8 +126,24 @@ pub enum InventoryError {
     MixedStates { path: String, states: String },
     #[error("path {path} has the unknown state '{state}'")]
     Unclassified { path: String, state: String },
+    #[error(
+        "path {path} is parallel by a policy that no parameter reaches; give what it chooses a name in its schema"
+    )]
+    FixedPolicy { path: String },
     #[error("path {path} is serial without category or reason")]
     NoReason { path: String },
+    #[error("path {path} is serial for the unknown category '{category}'; known: {known}")]
+    UnknownCategory {
+        path: String,
+        category: String,
+        known: String,
+    },
+    #[error(
+        "path {path} is serial by measurement, but without the evidence or the size at which to look again"
+    )]
+    NoEvidence { path: String },
+    #[error("path {path} is served twice in operator set {opset}")]
+    OverlappingOpsets { path: String, opset: i64 },
     #[error("path {path} is {state} but has no parameters")]
     NoParameters { path: String, state: String },
 }
@@ -110,13 +163,14 @@ pub fn inventory(table: &KernelTable, snapshot: &TuningSnapshot) -> Inventory {
     let mut rows: BTreeMap<(String, String, ElementType), InventoryRow> = BTreeMap::new();
     for entry in table.entries() {
         for &element_type in entry.element_types {
+            let key = entry.key(element_type);
             let implementation = InventoryImplementation {
+                key: key.to_string(),
                 name: entry.implementation.to_owned(),
                 revision: entry.revision,
                 first_opset: entry.opsets.0,
                 last_opset: (entry.opsets.1 != i64::MAX).then_some(entry.opsets.1),
             };
-            let key = entry.key(element_type);
             let resolved = snapshot.row(&key);
             let parameters = entry.coverage.schema().map_or_else(Vec::new, |schema| {
                 schema
@@ -151,13 +205,7 @@ pub fn inventory(table: &KernelTable, snapshot: &TuningSnapshot) -> Inventory {
                     state: entry.coverage.state().to_owned(),
                     implementations: Vec::new(),
                     parameters,
-                    serial_reason: match entry.coverage {
-                        Coverage::Serial { category, reason } => Some(SerialReason {
-                            category: category.name().to_owned(),
-                            reason: reason.to_owned(),
-                        }),
-                        _ => None,
-                    },
+                    serial_reason: SerialReason::of(&entry.coverage),
                     regions: Vec::new(),
                 });
             if row.state != entry.coverage.state() {
@@ -171,20 +219,44 @@ pub fn inventory(table: &KernelTable, snapshot: &TuningSnapshot) -> Inventory {
             }
         }
     }
-    let paths: Vec<InventoryRow> = rows.into_values().collect();
-    let mut states = BTreeMap::new();
-    for row in &paths {
-        *states.entry(row.state.clone()).or_insert(0) += 1;
-    }
-    Inventory {
+    let mut inventory = Inventory {
         schema: 1,
-        paths,
-        states,
+        paths: rows.into_values().collect(),
+        states: BTreeMap::new(),
+    };
+    inventory.count_states();
+    inventory
+}
+
+/// Gives rows the state that observation found: a path of which nothing reaches the policy is `parallel_fixed_policy`.
+pub fn apply_verdicts(inventory: &mut Inventory, verified: &[VerifiedPath]) {
+    let fixed = verified
+        .iter()
+        .filter(|path| path.verdict == Verdict::ParallelFixedPolicy);
+    for path in fixed {
+        let mut rows = inventory.paths.iter_mut();
+        if let Some(row) = rows.find(|row| row.implementations.iter().any(|i| i.key == path.key)) {
+            FIXED_POLICY.clone_into(&mut row.state);
+        }
+    }
+    inventory.count_states();
+}
+
+impl Inventory {
+    fn count_states(&mut self) {
+        self.states.clear();
+        for row in &self.paths {
+            *self.states.entry(row.state.clone()).or_insert(0) += 1;
+        }
     }
 }
 
-/// Checks that no path is listed twice, none is unclassified or of fixed policy, and every serial one has a category
-/// and a reason.
+/// State of a path that observation found to be parallel by a policy that no parameter reaches.
+const FIXED_POLICY: &str = "parallel_fixed_policy";
+
+/// Checks that no path is listed twice or served twice in an operator set, none is unclassified or of fixed policy,
+/// every serial one has a known category and a reason, and, if it is serial by measurement, the evidence and the size at
+/// which to look again.
 ///
 /// # Errors
 /// Every [`InventoryError`] found.
@@ -196,16 +268,9 @@ pub fn validate_inventory(inventory: &Inventory) -> Result<(), Vec<InventoryErro
         if !seen.insert(path.clone()) {
             errors.push(InventoryError::Duplicate { path: path.clone() });
         }
+        validate_opsets(row, &mut errors);
         match row.state.as_str() {
-            "serial" => {
-                if row
-                    .serial_reason
-                    .as_ref()
-                    .is_none_or(|r| r.category.is_empty() || r.reason.is_empty())
-                {
-                    errors.push(InventoryError::NoReason { path });
-                }
-            }
+            "serial" => validate_reason(row, &mut errors),
             "tunable" | "calibratable" => {
                 if row.parameters.is_empty() {
                     errors.push(InventoryError::NoParameters {
@@ -214,6 +279,7 @@ pub fn validate_inventory(inventory: &Inventory) -> Result<(), Vec<InventoryErro
                     });
                 }
             }
+            FIXED_POLICY => errors.push(InventoryError::FixedPolicy { path }),
             mixed if mixed.contains('+') => {
                 errors.push(InventoryError::MixedStates {
                     path,
@@ -230,5 +296,44 @@ pub fn validate_inventory(inventory: &Inventory) -> Result<(), Vec<InventoryErro
         Ok(())
     } else {
         Err(errors)
+    }
+}
+
+fn validate_opsets(row: &InventoryRow, errors: &mut Vec<InventoryError>) {
+    let mut ranges: Vec<(i64, i64)> = row
+        .implementations
+        .iter()
+        .map(|i| (i.first_opset, i.last_opset.unwrap_or(i64::MAX)))
+        .collect();
+    ranges.sort_unstable();
+    for pair in ranges.windows(2) {
+        if pair[1].0 <= pair[0].1 {
+            errors.push(InventoryError::OverlappingOpsets {
+                path: row.path(),
+                opset: pair[1].0,
+            });
+        }
+    }
+}
+
+fn validate_reason(row: &InventoryRow, errors: &mut Vec<InventoryError>) {
+    let path = row.path();
+    let Some(reason) = &row.serial_reason else {
+        errors.push(InventoryError::NoReason { path });
+        return;
+    };
+    if reason.category.is_empty() || reason.reason.is_empty() {
+        errors.push(InventoryError::NoReason { path });
+    } else if !SerialCategory::NAMES.contains(&reason.category.as_str()) {
+        errors.push(InventoryError::UnknownCategory {
+            path,
+            category: reason.category.clone(),
+            known: SerialCategory::NAMES.join(", "),
+        });
+    } else if reason.category == "measured_not_worth_it"
+        && (reason.evidence.as_ref().is_none_or(String::is_empty)
+            || reason.look_again_elements.is_none_or(|size| size == 0))
+    {
+        errors.push(InventoryError::NoEvidence { path });
     }
 }
