@@ -59,8 +59,8 @@ const CACHES: Effort = Effort {
     limit: Duration::from_secs(1),
 };
 const MEMORY: Effort = Effort {
-    repetition: Duration::from_millis(5),
-    repetitions: 24,
+    repetition: Duration::from_millis(2),
+    repetitions: 40,
     limit: Duration::from_secs(2),
 };
 

@@ -197,11 +197,13 @@ fn row(case: &CorpusCase, size: usize, threads: ThreadSetting, table: &KernelTab
     let product = matches!(case.operator, "Gemm" | "MatMul");
     let flops = if product { 2 * size as u64 } else { 0 };
     let time = (100.0 + size as f64 / if product { 90.0 } else { 4.0 }) / f64::from(lanes);
+    let edge = (size as f64).cbrt().round() as usize;
     let operand = Operand {
         element_type: case.element_type.to_string(),
-        dims: vec![size],
+        dims: if product { vec![edge, edge] } else { vec![size] },
         constant: false,
     };
+    let bytes = 4 * operand.dims.iter().product::<usize>() as u64;
     let regions = entry.regions.first().map(|site| {
         let wall_ns = (10.0 * time) as u64;
         region(site.label, size as u64, wall_ns, lanes)
@@ -218,8 +220,8 @@ fn row(case: &CorpusCase, size: usize, threads: ThreadSetting, table: &KernelTab
         outputs: vec![operand],
         cache_state: CacheState::OwnWarm,
         flops,
-        bytes_read: 4 * size as u64,
-        bytes_written: 4 * size as u64,
+        bytes_read: if product { 2 * bytes } else { bytes },
+        bytes_written: bytes,
         threads,
         session_lanes: match threads {
             ThreadSetting::Serial => 1,

@@ -30,7 +30,7 @@ const FEWEST_RECORDED: usize = 3;
 /// Regions of a case's run at most.
 const REGIONS_OF_A_RUN: usize = 64;
 /// A resolved threshold gets a case of its own when it lies this many times above or below the corpus's.
-const FAR: i64 = 2;
+const FAR: i64 = 4;
 /// Largest size of such a case.
 const LARGEST_THRESHOLD: i64 = 1 << 24;
 

@@ -31,6 +31,8 @@ impl Line {
             .map(|i| (i.name.clone(), i.revision))
             .collect();
         implementations.dedup();
+        let mut ranges: Vec<&InventoryImplementation> = row.implementations.iter().collect();
+        ranges.sort_by_key(|i| i.first_opset);
         Line {
             operator: if row.domain == "ai.onnx" {
                 row.op_type.clone()
@@ -39,7 +41,7 @@ impl Line {
             },
             state: row.state.clone(),
             implementations,
-            opsets: row.implementations.iter().map(opsets).collect(),
+            opsets: ranges.into_iter().map(opsets).collect(),
             reason: row
                 .serial_reason
                 .as_ref()

@@ -11,6 +11,9 @@ use std::io::{BufWriter, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+/// Median difference of equal sessions from which a measurement is called noisy.
+const NOISY: f64 = 0.05;
+
 pub fn run(arguments: &Arguments) -> Result<Exit> {
     if arguments.common.threads != 0 {
         eprintln!(
@@ -77,6 +80,12 @@ pub fn run(arguments: &Arguments) -> Result<Exit> {
     let report = measure_baseline(&environment, &policy, settings, models, &mut controls);
     bar.finish_and_clear();
     let report = report?;
+    if let Some(noise) = report.noise.median.filter(|noise| *noise > NOISY) {
+        eprintln!(
+            "note: equal sessions differed by {:.0} % in the median, so the machine was busy; measure again at a quieter time",
+            100.0 * noise
+        );
+    }
     if let Some((path, file)) = output {
         let mut writer = BufWriter::new(file);
         serde_json::to_writer_pretty(&mut writer, &report)

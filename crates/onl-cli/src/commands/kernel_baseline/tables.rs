@@ -314,7 +314,7 @@ fn largest_part(region: &RankedRegion) -> String {
         .map(|input| input.as_ref().map_or_else(|| "-".to_owned(), shape))
         .collect();
     format!(
-        "{:.1} % of {}: {} nodes of {}",
+        "{:.1} % of {}: {} × {}",
         100.0 * part.share,
         part.model,
         part.nodes,
