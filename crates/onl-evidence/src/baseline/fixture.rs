@@ -192,7 +192,11 @@ fn region(label: &str, total: u64, wall_ns: u64, lanes: u32) -> RegionFigures {
 fn row(case: &CorpusCase, size: usize, threads: ThreadSetting, table: &KernelTable) -> CaseRow {
     let entry = case.entry(table).expect("the corpus is of builtin kernels");
     let key = entry.key(case.element_type);
-    let divided = threads == ThreadSetting::Session && size > 50_000;
+    let divided = threads == ThreadSetting::Session && size > 50_000 && !entry.regions.is_empty();
+    let session_lanes = match threads {
+        ThreadSetting::Serial => 1,
+        ThreadSetting::Session => 2,
+    };
     let lanes = if divided { 2 } else { 1 };
     let product = matches!(case.operator, "Gemm" | "MatMul");
     let flops = if product { 2 * size as u64 } else { 0 };
@@ -200,13 +204,20 @@ fn row(case: &CorpusCase, size: usize, threads: ThreadSetting, table: &KernelTab
     let edge = (size as f64).cbrt().round() as usize;
     let operand = Operand {
         element_type: case.element_type.to_string(),
-        dims: if product { vec![edge, edge] } else { vec![size] },
+        dims: if product {
+            vec![edge, edge]
+        } else {
+            vec![size]
+        },
         constant: false,
     };
     let bytes = 4 * operand.dims.iter().product::<usize>() as u64;
     let regions = entry.regions.first().map(|site| {
         let wall_ns = (10.0 * time) as u64;
-        region(site.label, size as u64, wall_ns, lanes)
+        RegionFigures {
+            requested: every(session_lanes),
+            ..region(site.label, size as u64, wall_ns, lanes)
+        }
     });
     CaseRow {
         case: case.name(size),
@@ -223,10 +234,7 @@ fn row(case: &CorpusCase, size: usize, threads: ThreadSetting, table: &KernelTab
         bytes_read: if product { 2 * bytes } else { bytes },
         bytes_written: bytes,
         threads,
-        session_lanes: match threads {
-            ThreadSetting::Serial => 1,
-            ThreadSetting::Session => 2,
-        },
+        session_lanes,
         threshold: entry.coverage.schema().map(|_| 32_768),
         value_source: entry
             .coverage
