@@ -119,12 +119,13 @@ fn write(inventory: &Inventory, page: &mut String) -> std::fmt::Result {
     )?;
     for ((regions, values), lines) in &families {
         writeln!(page, "### {regions}\n")?;
-        for (name, value) in values {
-            writeln!(page, "- `{name}` = {value}")?;
-        }
+        let values = values
+            .iter()
+            .map(|(name, value)| format!("`{name}` = {value}"));
+        writeln!(page, "{}\n", values.collect::<Vec<_>>().join(", "))?;
         writeln!(
             page,
-            "\n| Operator | Element types | State | Operator sets | Implementation |"
+            "| Operator | Element types | State | Operator sets | Implementation |"
         )?;
         writeln!(page, "| --- | --- | --- | --- | --- |")?;
         for (line, element_types) in lines {
