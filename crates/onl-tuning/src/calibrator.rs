@@ -4,7 +4,7 @@ use crate::bench::{Bench, Stop};
 use crate::ceilings::Ceilings;
 use crate::clock::Clock;
 use crate::coupling::{CouplingProbe, Gate};
-use crate::decision::{ConfirmationSamples, Decision, DecisionRule, Verdict};
+use crate::decision::{ConfirmationSamples, DecisionRule};
 use crate::environment::{
     Environment, EnvironmentLimits, EnvironmentProbe, Reading, quota_refusal,
 };
@@ -388,52 +388,9 @@ impl Calibrator<'_> {
                 });
                 outcome
             }
-            None => self.outcome(&evidence),
+            None => Outcome::of(&evidence),
         };
         (outcome, evidence)
-    }
-
-    fn outcome(&self, evidence: &KeyEvidence) -> Outcome {
-        if let [before, .., after] = evidence.environment.as_slice()
-            && let Some(reason) = self.settings.limits.refuses_interval(before, after)
-        {
-            return Outcome::TooNoisy { reason };
-        }
-        let Some(Decision {
-            verdict,
-            rounds,
-            ratio,
-        }) = &evidence.decision
-        else {
-            return Outcome::Failed {
-                reason: "no decision was reached".to_owned(),
-            };
-        };
-        let noisy = || Outcome::TooNoisy {
-            reason: format!(
-                "after {rounds} rounds the interval of the ratio is too wide to decide; try again at a quieter time"
-            ),
-        };
-        match (verdict, &evidence.chosen, ratio) {
-            (Verdict::Promote, Some(values), Some(ratio)) => Outcome::Promoted {
-                values: values.clone(),
-                domain: evidence.domain(),
-                ratio: *ratio,
-                rounds: *rounds,
-            },
-            (Verdict::Keep(reason), _, _) => Outcome::DefaultConfirmed {
-                values: evidence.default.clone(),
-                domain: evidence.domain(),
-                reason: reason.clone(),
-                ratio: *ratio,
-                rounds: *rounds,
-            },
-            (Verdict::Void { placebo }, _, _) => Outcome::Void { placebo: *placebo },
-            (Verdict::Invalid(reason), _, _) => Outcome::Failed {
-                reason: reason.clone(),
-            },
-            (Verdict::TooNoisy | Verdict::Undecided | Verdict::Promote, _, _) => noisy(),
-        }
     }
 
     /// Fills the evidence; ends early with a reason.

@@ -1,8 +1,8 @@
 //! The second process: a promotion needs the win in each of two.
 
-use crate::decision::KeepReason;
+use crate::decision::{Decision, KeepReason, Verdict};
 use crate::environment::{Environment, EnvironmentProbe};
-use crate::evidence::KeyEvidence;
+use crate::evidence::{KeyEvidence, Process};
 use crate::statistics::RatioInterval;
 use onl_snapshot::{KernelKey, ParameterRow, SizeDomain};
 use serde::{Deserialize, Serialize};
@@ -61,6 +61,93 @@ pub enum Outcome {
 }
 
 impl Outcome {
+    /// What one process's record comes to by its decision. Of a first process a promotion is a proposal.
+    pub fn of(evidence: &KeyEvidence) -> Self {
+        if let [before, .., after] = evidence.environment.as_slice()
+            && let Some(reason) = evidence.settings.limits.refuses_interval(before, after)
+        {
+            return Outcome::TooNoisy { reason };
+        }
+        let Some(Decision {
+            verdict,
+            rounds,
+            ratio,
+        }) = &evidence.decision
+        else {
+            return Outcome::Failed {
+                reason: "no decision was reached".to_owned(),
+            };
+        };
+        match (verdict, &evidence.chosen, ratio) {
+            (Verdict::Promote, Some(values), Some(ratio)) => Outcome::Promoted {
+                values: values.clone(),
+                domain: evidence.domain(),
+                ratio: *ratio,
+                rounds: *rounds,
+            },
+            (Verdict::Keep(reason), _, _) => Outcome::DefaultConfirmed {
+                values: evidence.default.clone(),
+                domain: evidence.domain(),
+                reason: reason.clone(),
+                ratio: *ratio,
+                rounds: *rounds,
+            },
+            (Verdict::Void { placebo }, _, _) => Outcome::Void { placebo: *placebo },
+            (Verdict::Invalid(reason), _, _) => Outcome::Failed {
+                reason: reason.clone(),
+            },
+            (Verdict::TooNoisy | Verdict::Undecided | Verdict::Promote, _, _) => {
+                Outcome::TooNoisy {
+                    reason: format!(
+                        "after {rounds} rounds the interval of the ratio is too wide to decide; try again at a quieter \
+                         time"
+                    ),
+                }
+            }
+        }
+    }
+
+    /// What the records of a key come to when every decision is taken again from its samples. `None` when the samples do
+    /// not tell: nothing was measured, measuring ended early, or a proposal was not confirmed.
+    pub fn from_samples(processes: &[KeyEvidence]) -> Option<Self> {
+        let decided: Vec<KeyResult> = processes
+            .iter()
+            .filter(|evidence| evidence.stopped.is_none())
+            .map(|evidence| {
+                let rule = &evidence.settings.rule;
+                let evidence = KeyEvidence {
+                    decision: Some(evidence.decide(rule)),
+                    ..evidence.clone()
+                };
+                KeyResult {
+                    key: evidence.key.clone(),
+                    outcome: Outcome::of(&evidence),
+                    evidence: vec![evidence],
+                }
+            })
+            .collect();
+        let confirmed = |second: KeyResult| {
+            Ok(Confirmations {
+                results: vec![second],
+            })
+        };
+        let mut decided = decided.into_iter();
+        let first = decided
+            .next()
+            .filter(|first| first.evidence[0].process == Process::First)?;
+        if !matches!(first.outcome, Outcome::Promoted { .. }) {
+            return Some(first.outcome);
+        }
+        // One confirmation for each coupling of the lanes, until one refuses.
+        let mut result = join(first, &confirmed(decided.next()?));
+        for second in decided {
+            if matches!(result.outcome, Outcome::Promoted { .. }) {
+                result = join(result, &confirmed(second));
+            }
+        }
+        Some(result.outcome)
+    }
+
     /// Name in tables.
     pub fn name(&self) -> &'static str {
         match self {

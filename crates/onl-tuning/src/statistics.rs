@@ -2,6 +2,11 @@
 //!
 //! All functions are deterministic. Limits follow from inverting the one-sided Wilcoxon signed-rank test over the
 //! Walsh averages (Hodges and Lehmann 1963), so a limit above a margin and the test against that margin say the same.
+//! Samples that are not paired are compared by [`ShiftDifferences`].
+
+mod rank_sum;
+
+pub use rank_sum::ShiftDifferences;
 
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
