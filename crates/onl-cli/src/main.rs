@@ -38,6 +38,11 @@ enum Command {
     Tuning(commands::tuning::Arguments),
     /// Measure models in onl and in ONNX Runtime, and say where their difference comes from.
     Attribute(commands::attribute::Arguments),
+    /// Compare two reports of one kind: machines, commits, before and after tuning.
+    Compare(commands::compare::Arguments),
+    /// Check that a report follows from its own samples.
+    #[command(hide = true)]
+    CheckReport(commands::check_report::Arguments),
     /// The second process of a calibration; started by `tune-kernels`.
     #[command(hide = true)]
     ConfirmCalibration(commands::tune_kernels::ConfirmArguments),
@@ -82,6 +87,8 @@ fn main() -> ExitCode {
         Command::Tuning(arguments) => commands::tuning::run(&arguments),
         Command::Attribute(arguments) => commands::attribute::run(&arguments),
         Command::AttributionProcess(arguments) => commands::attribute::process(&arguments),
+        Command::Compare(arguments) => commands::compare::run(&arguments),
+        Command::CheckReport(arguments) => commands::check_report::run(&arguments),
         Command::ConfirmCalibration(arguments) => commands::tune_kernels::confirm(&arguments),
     };
     match result {

@@ -4,6 +4,11 @@
 
 pub mod attribution;
 pub mod baseline;
+pub mod calibration;
+pub mod compare;
+#[cfg(any(test, feature = "fixtures"))]
+#[doc(hidden)]
+pub mod fixtures;
 mod inventory;
 // Calls a library that is written in another language.
 #[allow(unsafe_code)]

@@ -2,6 +2,8 @@
 
 pub mod attribute;
 pub mod bench;
+pub mod check_report;
+pub mod compare;
 pub mod inventory;
 pub mod kernel_baseline;
 pub mod profile;

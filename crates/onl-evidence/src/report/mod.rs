@@ -3,8 +3,10 @@
 //! A report is one JSON document of one machine. Its head says which build, processor and execution it is of; its body
 //! keeps raw samples, and everything derived from them (intervals, verdicts, ranks) is derived again when it is checked.
 
+mod any;
 mod build;
 
+pub use any::{CheckedReport, ReportFigures, check_text, read_figures};
 pub use build::BuildInfo;
 
 use onl_cpu::{CpuDescriptor, CpuExecutionDescriptor};
@@ -201,6 +203,14 @@ pub fn read<R: Report>(text: &str) -> Result<R, ReportError> {
         });
     }
     serde_json::from_str(text).map_err(|error| not_a_report(&error))
+}
+
+/// The text of a report as it is kept in files.
+///
+/// # Errors
+/// When a field has no JSON form.
+pub fn write<R: Report>(report: &R) -> Result<String, serde_json::Error> {
+    Ok(serde_json::to_string_pretty(report)? + "\n")
 }
 
 #[cfg(test)]

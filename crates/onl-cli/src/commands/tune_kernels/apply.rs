@@ -8,13 +8,18 @@ use super::setup::{Setup, build, refuse_debug_build};
 use crate::Common;
 use crate::exit::Exit;
 use anyhow::{Context, Result, bail};
+use onl::tuning::identity::sha256_hex;
 use onl::tuning::journal::{Journal, JournalContents, JournalSetup, settles};
 use onl::tuning::process::{KeyResult, Outcome, calibrate_keys};
 use onl::tuning::{
     Calibrator, Clock, Controls, CouplingProbe, MonotonicClock, Progress, SystemEnvironment,
     update_kernel_tuning_cache,
 };
-use onl::{CalibrationTarget, KernelKey, LaneCosts, ParameterRow};
+use onl::{CalibrationTarget, KernelKey, LaneCosts, ParameterRow, ValueSource};
+use onl_evidence::calibration::{
+    CALIBRATION_SCHEMA, CalibratedKernel, CalibrationReport, selected_values,
+};
+use onl_evidence::report::{ReportHead, ReportKind};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
@@ -29,6 +34,12 @@ pub fn apply(arguments: &Arguments, setup: &Setup, keys: &[KernelKey]) -> Result
     // Better now than after a minute of measuring.
     folder.check_writable().context("nothing was saved")?;
     if keys.is_empty() && !arguments.resume {
+        if let Some(path) = &arguments.output {
+            eprintln!(
+                "note: nothing is measured, so {} is not written; leave out --only-missing",
+                path.display()
+            );
+        }
         return report::nothing_missing(arguments, setup);
     }
     refuse_debug_build("nothing was measured or saved")?;
@@ -134,6 +145,17 @@ pub fn apply(arguments: &Arguments, setup: &Setup, keys: &[KernelKey]) -> Result
     let journal_path = journal.path().to_owned();
     journal.end(unfinished)?;
     let fresh = resolve_in_fresh_process(&arguments.common)?;
+    if let Some(path) = &arguments.output {
+        write_report(
+            path,
+            arguments,
+            setup,
+            &journal_setup,
+            &journal_path,
+            &results,
+            &fresh,
+        )?;
+    }
     report::print(&Applied {
         arguments,
         setup,
@@ -246,8 +268,67 @@ fn measure(
     Ok((results, measured))
 }
 
-/// Source of every tuned key as a fresh process resolves it.
-fn resolve_in_fresh_process(common: &Common) -> Result<BTreeMap<String, String>> {
+/// Writes the report of a calibration that was saved.
+fn write_report(
+    path: &Path,
+    arguments: &Arguments,
+    setup: &Setup,
+    journal_setup: &JournalSetup,
+    journal: &Path,
+    results: &[KeyResult],
+    fresh: &BTreeMap<String, Resolved>,
+) -> Result<()> {
+    let context = || format!("report {}", path.display());
+    let registered: BTreeMap<_, _> = setup
+        .environment
+        .registry()
+        .kernels()?
+        .into_iter()
+        .collect();
+    let mut kernels = Vec::new();
+    for key in &journal_setup.keys {
+        let Some(result) = results.iter().find(|result| result.key == *key) else {
+            continue;
+        };
+        let schema = registered
+            .get(key)
+            .with_context(|| format!("kernel {key} is not registered"))?;
+        let defaults = schema.defaults();
+        let values = match fresh.get(&key.to_string()) {
+            Some(resolved) => selected_values(&defaults, &resolved.values, resolved.source),
+            None => selected_values(&defaults, &defaults, ValueSource::PortableDefault),
+        };
+        kernels.push(CalibratedKernel::new(result, values));
+    }
+    let journal = std::fs::read(journal).with_context(context)?;
+    let evidence = results.iter().flat_map(|result| &result.evidence);
+    let report = CalibrationReport {
+        head: ReportHead::current(
+            ReportKind::Calibration,
+            CALIBRATION_SCHEMA,
+            setup.execution.clone(),
+        ),
+        selection: arguments.selection.of_report(arguments.only_missing),
+        plan: journal_setup.keys.clone(),
+        settings: journal_setup.settings.clone(),
+        lane_costs: journal_setup.lane_costs,
+        lane_costs_measured: journal_setup.lane_costs_measured,
+        ceilings: evidence.rev().find_map(|record| record.ceilings.clone()),
+        journal_sha256: sha256_hex(&journal),
+        kernels,
+    };
+    let text = onl_evidence::report::write(&report)?;
+    std::fs::write(path, text).with_context(context)
+}
+
+/// How a fresh process resolves a key.
+pub struct Resolved {
+    pub source: ValueSource,
+    pub values: ParameterRow,
+}
+
+/// Every key whose values a fresh process does not take from the portable defaults.
+fn resolve_in_fresh_process(common: &Common) -> Result<BTreeMap<String, Resolved>> {
     let output = myself()?
         .args(["tuning", "show", "--json"])
         .args(common_arguments(common))
@@ -260,16 +341,21 @@ fn resolve_in_fresh_process(common: &Common) -> Result<BTreeMap<String, String>>
             String::from_utf8_lossy(&output.stderr)
         );
     }
-    let document: serde_json::Value =
+    #[derive(serde::Deserialize)]
+    struct Shown {
+        kernels: Vec<ShownKernel>,
+    }
+    #[derive(serde::Deserialize)]
+    struct ShownKernel {
+        key: String,
+        source: ValueSource,
+        values: ParameterRow,
+    }
+    let document: Shown =
         serde_json::from_slice(&output.stdout).context("answer of the fresh process")?;
-    let kernels = document["kernels"].as_array().cloned().unwrap_or_default();
-    Ok(kernels
-        .iter()
-        .filter_map(|k| {
-            Some((
-                k["key"].as_str()?.to_owned(),
-                k["source"].as_str()?.to_owned(),
-            ))
-        })
-        .collect())
+    let resolved = |k: ShownKernel| {
+        let (source, values) = (k.source, k.values);
+        (k.key, Resolved { source, values })
+    };
+    Ok(document.kernels.into_iter().map(resolved).collect())
 }

@@ -42,6 +42,9 @@ pub struct Arguments {
     /// Go on with the last interrupted calibration of the same machine, policy, build and selection.
     #[arg(long, requires = "apply")]
     resume: bool,
+    /// Also write the report of the calibration to this file: selected values, outcomes and all samples.
+    #[arg(long, requires = "apply", value_name = "FILE")]
+    output: Option<PathBuf>,
     /// Also tell what every kernel could be worth to this model; its inputs are as for `onl run`.
     #[arg(long, value_name = "MODEL", conflicts_with = "apply")]
     model: Option<PathBuf>,

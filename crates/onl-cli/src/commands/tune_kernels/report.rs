@@ -1,13 +1,14 @@
 //! What a calibration prints at its end.
 
 use super::Arguments;
+use super::apply::Resolved;
 use super::setup::Setup;
 use crate::exit::Exit;
 use crate::table::{duration, table};
 use anyhow::Result;
 use onl::tuning::process::{KeyResult, Outcome};
 use onl::tuning::{CalibrationSettings, RatioInterval};
-use onl::{KernelKey, LaneCosts, ParameterRow};
+use onl::{KernelKey, LaneCosts, ParameterRow, ValueSource};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
@@ -24,7 +25,7 @@ pub struct Applied<'a> {
     /// Results of an interrupted calibration among them.
     pub taken_over: usize,
     /// Source of every tuned key as a fresh process resolves it.
-    pub fresh: &'a BTreeMap<String, String>,
+    pub fresh: &'a BTreeMap<String, Resolved>,
     pub journal: &'a Path,
     pub settings: &'a CalibrationSettings,
 }
@@ -91,7 +92,8 @@ pub fn print(applied: &Applied<'_>) -> Result<()> {
     let source = |key: &KernelKey| {
         fresh
             .get(&key.to_string())
-            .map_or("portable_default", String::as_str)
+            .map_or(ValueSource::PortableDefault, |resolved| resolved.source)
+            .name()
     };
     let count = |name: &str| results.iter().filter(|r| r.outcome.name() == name).count();
     let resolved = results

@@ -10,6 +10,7 @@ use onl::{
     CalibrationTarget, CpuExecutionDescriptor, Environment, ExecutorLaneCosts, KernelKey,
     LaneCosts, ResolvedCpuExecutionPolicy, calibration_targets, measure_ceilings,
 };
+use onl_evidence::calibration::CalibrationSelection;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -31,9 +32,16 @@ pub struct Selection {
 impl Selection {
     /// Whether a key is selected.
     pub fn holds(&self, key: &KernelKey) -> bool {
-        let of_kernel = self.kernels.is_empty() || self.kernels.iter().any(|k| key.matches(k));
-        let wanted = self.element_type.as_ref();
-        of_kernel && wanted.is_none_or(|wanted| key.element_type.name() == wanted)
+        self.of_report(false).holds(key)
+    }
+
+    /// The selection as reports hold it.
+    pub fn of_report(&self, only_missing: bool) -> CalibrationSelection {
+        CalibrationSelection {
+            kernels: self.kernels.clone(),
+            element_type: self.element_type.clone(),
+            only_missing,
+        }
     }
 
     /// The selection in words that are equal when it is.
