@@ -8,6 +8,7 @@ mod model_check;
 mod models;
 mod process;
 mod profiling_cost;
+mod publish;
 mod revisions;
 mod thread_sanitizer;
 mod tuning_agreement;
@@ -40,6 +41,8 @@ enum Task {
     ModelCheck(model_check::ModelArguments),
     /// Count what profiling that is off costs a region, beside a build that cannot record.
     ProfilingCost,
+    /// Check reports of this machine and publish them, with a page each, in `reports/`.
+    PublishReport(publish::PublishArguments),
     /// Run the tests of the kernel crates on emulated arm64 processors and compare digests with this machine's.
     TestArm64(arm64::TestArguments),
     /// Run the tests of the executor under the thread sanitizer, with a standard library that is instrumented too.
@@ -57,6 +60,7 @@ fn main() -> ExitCode {
         Task::FuzzCache(arguments) => fuzz::fuzz(&arguments),
         Task::ModelCheck(arguments) => model_check::check(&arguments),
         Task::ProfilingCost => profiling_cost::compare(),
+        Task::PublishReport(arguments) => publish::publish(&arguments),
         Task::TestArm64(arguments) => arm64::test(&arguments),
         Task::TestThreads(arguments) => thread_sanitizer::test(&arguments),
         Task::TuningAgreement(arguments) => tuning_agreement::compare(&arguments),

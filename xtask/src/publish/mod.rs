@@ -9,8 +9,6 @@ mod rules;
 #[cfg(test)]
 mod tests;
 
-pub use input::Kind;
-
 use crate::process;
 use anyhow::{Context, Result, bail};
 use input::Input;

@@ -37,16 +37,14 @@ pub fn update(folder: &Path) -> Result<()> {
         );
     };
     let table = table(folder)?;
-    let page = format!(
-        "{}{BEGIN}\n{table}{}",
-        &page[..begin],
-        &page[end..]
-    );
+    let page = format!("{}{BEGIN}\n{table}{}", &page[..begin], &page[end..]);
     std::fs::write(&path, page).with_context(context)
 }
 
 fn table(folder: &Path) -> Result<String> {
-    let mut text = String::from("| architecture | baseline | calibration | attribution |\n| --- | --- | --- | --- |\n");
+    let mut text = String::from(
+        "| architecture | baseline | calibration | attribution |\n| --- | --- | --- | --- |\n",
+    );
     for (architecture, pending) in ARCHITECTURES {
         let mut cells = Vec::new();
         for kind in Kind::ALL {

@@ -54,8 +54,8 @@ fn origin(input: &Input) -> Vec<String> {
     let head = input.head();
     let build = &head.build;
     let mut reasons = Vec::new();
-    let hexadecimal = build.commit.len() == 40
-        && build.commit.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let hexadecimal =
+        build.commit.len() == 40 && build.commit.bytes().all(|byte| byte.is_ascii_hexdigit());
     if !hexadecimal {
         reasons.push(format!(
             "its build names no commit ('{}'); build in a clone of the repository",
@@ -144,7 +144,9 @@ fn gaps(input: &Input) -> Vec<String> {
             let unsettled: Vec<String> = kernels
                 .into_iter()
                 .flatten()
-                .filter(|kernel| kernel["outcome"]["not_measured"].is_object() || empty(&kernel["evidence"]))
+                .filter(|kernel| {
+                    kernel["outcome"]["not_measured"].is_object() || empty(&kernel["evidence"])
+                })
                 .map(|kernel| kernel_name(&kernel["key"]))
                 .collect();
             if !unsettled.is_empty() {
@@ -198,7 +200,9 @@ pub fn recomputed(input: &Input, onl: &Path) -> Result<Vec<String>> {
     let checked: Checked = serde_json::from_slice(&output.stdout)
         .with_context(|| format!("the answer of {}", process::shown(&command)))?;
     let findings = checked.findings.into_iter();
-    let findings: Vec<String> = findings.map(|f| format!("{}: {}", f.place, f.problem)).collect();
+    let findings: Vec<String> = findings
+        .map(|f| format!("{}: {}", f.place, f.problem))
+        .collect();
     if findings.is_empty() && !output.status.success() {
         return Ok(vec![format!(
             "onl check-report ended with {} and named no finding",
