@@ -6,6 +6,7 @@ mod fuzz;
 mod layers;
 mod model_check;
 mod models;
+mod next_migrations;
 mod process;
 mod profiling_cost;
 mod publish;
@@ -39,6 +40,8 @@ enum Task {
     /// Check the executor's protocol with the model checkers loom and shuttle, as it is and with each of its points
     /// weakened, which they must notice.
     ModelCheck(model_check::ModelArguments),
+    /// Write the order in which kernels should be migrated from the published reports.
+    NextMigrations(next_migrations::NextMigrationsArguments),
     /// Count what profiling that is off costs a region, beside a build that cannot record.
     ProfilingCost,
     /// Check reports of this machine and publish them, with a page each, in `reports/`.
@@ -59,6 +62,7 @@ fn main() -> ExitCode {
         Task::FetchModels(arguments) => models::fetch(&arguments),
         Task::FuzzCache(arguments) => fuzz::fuzz(&arguments),
         Task::ModelCheck(arguments) => model_check::check(&arguments),
+        Task::NextMigrations(arguments) => next_migrations::generate(&arguments),
         Task::ProfilingCost => profiling_cost::compare(),
         Task::PublishReport(arguments) => publish::publish(&arguments),
         Task::TestArm64(arguments) => arm64::test(&arguments),

@@ -47,14 +47,16 @@ struct Level {
     capacity_bytes: Option<f64>,
     working_set_bytes: f64,
     read: Rate,
-    write: Rate,
+    add: Rate,
     copy: Rate,
+    write: Rate,
 }
 
 impl Level {
-    /// The highest of the three rates.
+    /// The highest of its rates.
     fn best(&self) -> f64 {
-        self.read.best.max(self.write.best).max(self.copy.best)
+        let others = self.add.best.max(self.copy.best).max(self.write.best);
+        self.read.best.max(others)
     }
 }
 
@@ -310,6 +312,10 @@ fn ceilings_table(report: &Baseline) -> Markup {
             "Highest rate of 32-bit operations, a multiply-add counting as two.",
         ),
         ("read", "Highest rate of reads alone."),
+        (
+            "add",
+            "Highest rate of bytes read and written by additions of two arrays into a third.",
+        ),
         ("write", "Highest rate of writes alone."),
         ("copy", "Highest rate of bytes read and written by copies."),
     ];
@@ -326,6 +332,7 @@ fn ceilings_table(report: &Baseline) -> Markup {
             html! {},
             html! {},
             html! {},
+            html! {},
         ]);
         for level in &ceilings.bandwidth {
             rows.push(vec![
@@ -336,6 +343,7 @@ fn ceilings_table(report: &Baseline) -> Markup {
                 }),
                 html! {},
                 rate(level.read.best, "GB/s"),
+                rate(level.add.best, "GB/s"),
                 rate(level.write.best, "GB/s"),
                 rate(level.copy.best, "GB/s"),
             ]);
