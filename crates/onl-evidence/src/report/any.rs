@@ -105,21 +105,3 @@ fn difference(document: &Value, written: &Value, place: String) -> Option<Findin
         )),
     }
 }
-
-// STUB
-impl Report for AttributionReport {
-    const KIND: ReportKind = ReportKind::Attribution;
-    const SCHEMA: u32 = 1;
-    fn head(&self) -> &ReportHead {
-        &self.head
-    }
-    fn check(&self) -> Vec<Finding> {
-        Vec::new()
-    }
-    fn corpus(&self) -> Vec<String> {
-        Vec::new()
-    }
-    fn measurements(&self) -> Vec<Measurement> {
-        Vec::new()
-    }
-}
