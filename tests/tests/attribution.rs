@@ -212,22 +212,25 @@ fn four_consumers_run_a_built_model_and_real_ones_with_equal_bits() {
             );
         }
     }
-    // Of 69 MB of weights only what is small is copied.
+    // The loader copies what is not aligned in the file; handing the rest over copies nothing large.
+    let real = &report.models[1];
     let copied = |arm: Arm| {
         let of_arm = |sample: &&Sample| sample.arm == arm;
-        report.models[1]
-            .samples
-            .iter()
-            .find(of_arm)
-            .and_then(|s| s.bytes_copied.value())
+        let sample = real.samples.iter().find(of_arm);
+        sample
+            .and_then(|sample| sample.bytes_copied.value())
+            .expect("the loader counts")
     };
-    for arm in [Arm::Onl, Arm::OnnxruntimeWithOnlLoader] {
-        assert!(
-            copied(arm).is_some_and(|bytes| bytes < 100_000),
-            "{:?}",
-            copied(arm)
-        );
-    }
+    let (read, handed) = (copied(Arm::Onl), copied(Arm::OnnxruntimeWithOnlLoader));
+    assert!(
+        read < real.model.file_bytes / 2,
+        "{read} of {}",
+        real.model.file_bytes
+    );
+    assert!(
+        handed >= read && handed < read + 100_000,
+        "{read}, {handed}"
+    );
 }
 
 /// What the editor cannot make node by node: a subgraph with a constant of its own that captures an outer value, a call of
@@ -355,9 +358,11 @@ fn the_loader_hands_over_subgraphs_functions_and_tensor_attributes() {
     );
     assert_eq!(loader.outputs, protobuf.outputs);
     assert_eq!(loader.outputs[0].dims, [2, 64]);
-    // The subgraph's constant, two sizes, a condition and half are copied; the main graph's weight is borrowed.
+    // The loader copies both weights at most, if they are not aligned in the file; the editor copies the subgraph's
+    // weight, two sizes, a condition and a half, and borrows the main graph's weight.
     let copied = loader.bytes_copied.value().expect("the loader counts");
-    assert!((64 * 64 * 4..64 * 64 * 8).contains(&copied), "{copied}");
+    let weight = 64 * 64 * 4;
+    assert!((weight..3 * weight + 100).contains(&copied), "{copied}");
 }
 
 #[test]
