@@ -156,7 +156,8 @@ fn set_inputs(target: &mut editor::Graph, graph: &Graph) -> Result<(), OnnxRunti
     )
 }
 
-/// Adds an initializer that stays where it is.
+/// Adds an initializer that stays where it is: in `tensor`, which must outlive every session made of the graph.
+/// [`EditedModel`] and its session keep the model that holds it.
 fn borrow(target: &mut editor::Graph, name: &str, tensor: &Tensor) -> Result<(), OnnxRuntimeError> {
     let adding = || format!("adding the initializer '{name}'");
     let text = text(name)?;

@@ -122,7 +122,7 @@ impl OnnxRuntimeSession {
         })
     }
 
-    /// One run whose outputs ONNX Runtime allocates; they are copied after it by the returned function's caller.
+    /// One run whose outputs ONNX Runtime allocates.
     ///
     /// # Errors
     /// [`OnnxRuntimeError::Call`] with what ONNX Runtime says.
