@@ -21,8 +21,8 @@ impl SubgraphRunner for GraphSubgraphs<'_> {
             PrepareError::Other(format!("in subgraph '{}': {error}", body.name))
         };
         let flat = functions::inline_graph(body, &self.preparation.imports, &[]).map_err(failed)?;
-        let graph = PreparedGraph::new(flat, self.preparation, self.outer, &mut || {})
-            .map_err(failed)?;
+        let graph =
+            PreparedGraph::new(flat, self.preparation, self.outer, &mut || {}).map_err(failed)?;
         Ok(Arc::new(Body { graph }))
     }
 }

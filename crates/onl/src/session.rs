@@ -59,13 +59,13 @@ pub enum LoadPhase {
 enum ModelSource {
     Path(PathBuf),
     Bytes(Bytes),
-    Model(Model),
+    Model(Box<Model>),
 }
 
 /// A source after its file was opened.
 enum Opened {
     Bytes(Bytes, Option<PathBuf>),
-    Model(Model),
+    Model(Box<Model>),
 }
 
 /// Collects what a session is made with.
@@ -239,7 +239,7 @@ impl SessionBuilder {
 
     /// Takes a model that was read before.
     pub fn model(mut self, model: Model) -> Self {
-        self.model = Some(ModelSource::Model(model));
+        self.model = Some(ModelSource::Model(Box::new(model)));
         self
     }
 
@@ -306,7 +306,7 @@ impl SessionBuilder {
                 onl_onnx::read_opened_model(bytes, &path, &self.limits)?
             }
             Opened::Bytes(bytes, None) => onl_onnx::read_model_bytes(bytes, None, &self.limits)?,
-            Opened::Model(model) => model,
+            Opened::Model(model) => *model,
         };
         let parse = parsing.elapsed();
         observer(LoadPhase::Parse);

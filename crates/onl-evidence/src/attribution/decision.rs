@@ -257,14 +257,14 @@ fn sentence(kind: DecisionKind, figures: &DecisionFigures) -> String {
                 (leading.operator.as_str(), leading.region.as_deref())
             });
             format!(
-                "Steady runs of onl take {} of onnxruntime's time (noise {}), {:.0} ns more; its operators take {:.0} ns \
-                 more, most of all {name}{}, {:.0} ns.",
+                "Steady runs of onl take {} of onnxruntime's time (noise {}), {:.3} ms more; its operators take {:.3} ms \
+                 more, most of all {name}{}, {:.3} ms.",
                 times(&figures.steady_onl_to_onnxruntime),
                 floor(figures.steady_floor),
-                figures.gap_ns.unwrap_or(0.0),
-                figures.operators_gap_ns.unwrap_or(0.0),
+                figures.gap_ns.unwrap_or(0.0) / 1e6,
+                figures.operators_gap_ns.unwrap_or(0.0) / 1e6,
                 region.map_or_else(String::new, |region| format!(" in region {region}")),
-                leading.map_or(0.0, |leading| leading.excess_ns),
+                leading.map_or(0.0, |leading| leading.excess_ns / 1e6),
             )
         }
         DecisionKind::Loading => format!(

@@ -48,7 +48,7 @@ pub enum MeasureError {
     Output {
         index: usize,
         path: PathBuf,
-        source: onl::Error,
+        source: Box<onl::Error>,
     },
 }
 
