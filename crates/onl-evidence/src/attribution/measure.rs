@@ -186,7 +186,7 @@ fn sample(
                 MeasureError::Output {
                     index,
                     path,
-                    source,
+                    source: Box::new(source),
                 }
             })?;
         }
