@@ -62,7 +62,8 @@ fn every_case_runs_and_opens_the_regions_of_its_kernel() {
             .expect("a case of the corpus");
         let entry = case.entry(environment.table()).expect("a kernel");
         let labels: Vec<&str> = entry.regions.iter().map(|site| site.label).collect();
-        if entry.coverage.schema().is_some() {
+        let largest = case.sizes.last().map(|&size| case.name(size));
+        if entry.coverage.schema().is_some() && largest.as_ref() == Some(name) {
             assert!(!row.regions.is_empty(), "{name} opens no region");
         }
         for region in &row.regions {
