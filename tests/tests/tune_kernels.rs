@@ -425,7 +425,7 @@ fn options_that_do_not_go_together_are_refused_as_usage() {
         &["tune-kernels", "--apply", "--budget", "-1"],
         &["tune-kernels", "--apply", "--budget", "NaN"],
         &["tune-kernels", "--memory", "0"],
-        &["kernel-baseline"],
+        &["kernel-baseline", "--check", "--op", "Abs"],
     ] {
         ends(folder.path(), 2, arguments);
     }
