@@ -134,8 +134,8 @@ pub enum CorpusError {
         example: String,
         examples: String,
     },
-    #[error("case {case}: its inputs cannot be made: {source}")]
-    Inputs { case: String, source: PrepareError },
+    #[error("case {case}: its inputs cannot be made: {reason}")]
+    Inputs { case: String, reason: PrepareError },
 }
 
 impl CorpusCase {
@@ -187,9 +187,9 @@ impl CorpusCase {
             })?;
         let inputs = example
             .materialize()
-            .map_err(|source| CorpusError::Inputs {
+            .map_err(|reason| CorpusError::Inputs {
                 case: case(),
-                source,
+                reason,
             })?;
         Ok(CaseModel::new(entry, &example, inputs))
     }

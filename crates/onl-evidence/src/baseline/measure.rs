@@ -43,10 +43,13 @@ const COUNTERS: CounterSet = CounterSet::Hardware;
 pub enum MeasureError {
     #[error(transparent)]
     Corpus(#[from] CorpusError),
-    #[error("case {case}: {source}")]
-    Session { case: String, source: onl::Error },
-    #[error("{0}")]
-    Policy(#[source] onl::Error),
+    #[error("case {case}: {reason}")]
+    Session {
+        case: String,
+        reason: Box<onl::Error>,
+    },
+    #[error(transparent)]
+    Policy(Box<onl::Error>),
     #[error("case {case}: its model came to {nodes} nodes instead of one")]
     Nodes { case: String, nodes: usize },
     #[error("case {case}: output {index} is not a tensor")]
@@ -194,9 +197,9 @@ impl<'i> Arm<'i> {
         inputs: &'i [TensorView<'i>],
         outputs: usize,
     ) -> Result<Self, MeasureError> {
-        let failed = |source: onl::Error| MeasureError::Session {
+        let failed = |error: onl::Error| MeasureError::Session {
             case: case.to_owned(),
-            source,
+            reason: Box::new(error),
         };
         let policy = CpuExecutionPolicy {
             threads: threads.num_threads(),
@@ -240,9 +243,9 @@ impl<'i> Arm<'i> {
     fn run(&mut self, control: RunControl<'_>) -> Result<(), MeasureError> {
         self.session
             .run_into_with(self.inputs, &mut self.outputs, control)
-            .map_err(|source| MeasureError::Session {
+            .map_err(|error| MeasureError::Session {
                 case: self.case.clone(),
-                source,
+                reason: Box::new(error),
             })
     }
 
@@ -524,6 +527,10 @@ impl Default for BaselineSettings {
     }
 }
 
+fn policy_error(error: onl::Error) -> MeasureError {
+    MeasureError::Policy(Box::new(error))
+}
+
 /// Measures ceilings and corpus under a policy and puts them together with recorded models.
 ///
 /// # Errors
@@ -542,14 +549,14 @@ pub fn measure_baseline(
             ..policy.clone()
         })
     };
-    let serial = execution(ThreadSetting::Serial).map_err(MeasureError::Policy)?;
-    let session = execution(ThreadSetting::Session).map_err(MeasureError::Policy)?;
+    let serial = execution(ThreadSetting::Serial).map_err(policy_error)?;
+    let session = execution(ThreadSetting::Session).map_err(policy_error)?;
     let descriptor = session.descriptor();
     (controls.progress)("ceilings", 0, 1);
     let ceilings = {
-        let lease = environment.lease(&session).map_err(MeasureError::Policy)?;
+        let lease = environment.lease(&session).map_err(policy_error)?;
         measure_roofline(&lease, &descriptor, &environment.system().descriptor)
-            .map_err(MeasureError::Policy)?
+            .map_err(policy_error)?
     };
     let measured = measure_corpus(environment, policy, &settings, controls)?;
     let mut report = BaselineReport {
