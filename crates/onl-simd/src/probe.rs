@@ -64,10 +64,10 @@ pub fn copy(tier: IsaTier, source: &[f32], target: &mut [f32], passes: usize) {
     dispatch(tier, op);
 }
 
-/// As [`write`], past the caches where the processor has such stores and `target` begins at a cache line.
+/// As [`write()`], past the caches where the processor has such stores and `target` begins at a cache line.
 ///
 /// # Panics
-/// As [`write`].
+/// As [`write()`].
 pub fn write_past_caches(tier: IsaTier, value: f32, target: &mut [f32], passes: usize) {
     #[cfg(target_arch = "x86_64")]
     if tier == IsaTier::Avx512 && past_caches::serve(target.as_ptr()) {
