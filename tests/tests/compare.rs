@@ -98,18 +98,18 @@ fn kinds_schemas_and_corpora_that_differ_are_refused() {
     let reason = refused(&calibration, &newer);
     assert!(reason.contains("version 77"), "{reason}");
 
-    let exp = CalibrationSelection {
-        kernels: vec!["Exp/f32".to_owned()],
+    let log = CalibrationSelection {
+        kernels: vec!["Log/f32".to_owned()],
         ..CalibrationSelection::default()
     };
-    let others = file(folder.path(), "exp.json", &calibration_report(exp, 1));
+    let others = file(folder.path(), "log.json", &calibration_report(log, 1));
     let reason = refused(&calibration, &others);
     assert!(
         reason.contains("only the first has onl/Tanh/vector/f32"),
         "{reason}"
     );
     assert!(
-        reason.contains("only the second has onl/Exp/vector/f32"),
+        reason.contains("only the second has onl/Log/vector/f32"),
         "{reason}"
     );
 

@@ -395,7 +395,9 @@ fn the_order_of_migrations_follows_from_what_is_published() {
     assert!(task(false).status.success());
     assert!(task(true).status.success());
     let text = std::fs::read_to_string(&page).unwrap();
-    let commit = reports()[BASELINE]["head"]["build"]["commit"].as_str().unwrap();
+    let commit = reports()[BASELINE]["head"]["build"]["commit"]
+        .as_str()
+        .unwrap();
     insta::assert_snapshot!(text.replace(&commit[..12], "0123456789ab"));
     std::fs::write(&page, text.replace("| 1 |", "| 2 |")).unwrap();
     let output = task(true);

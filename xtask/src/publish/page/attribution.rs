@@ -1,7 +1,7 @@
 //! Page of an attribution.
 
 use super::chart::{self, Bar, Key, Whisker};
-use super::numbers::{Ratio, duration, duration_words, figure, optional, percent, short};
+use super::numbers::{Ratio, bytes, duration, duration_words, figure, optional, percent};
 use super::{chart_block, interval, table, text};
 use anyhow::{Context, Result};
 use maud::{Markup, html};
@@ -198,7 +198,7 @@ fn decisions(report: &Attribution) -> Markup {
             vec![
                 text(&model.model.name),
                 text(model.decision.kind.replace('_', " ")),
-                text(&model.decision.sentence),
+                html! { span class="wide" { (model.decision.sentence) } },
             ]
         })
         .collect();
@@ -284,7 +284,7 @@ fn of_model(model: &Model) -> Result<Markup> {
         .collect();
     Ok(html! {
         h2 { (name) }
-        p { "File of " (figure(model.model.file_bytes, format!("{}B", short(model.model.file_bytes)))) ", inputs "
+        p { "File of " (bytes(model.model.file_bytes)) ", inputs "
             (inputs.join(", ")) ". Decision: " strong { (model.decision.kind.replace('_', " ")) } "." }
         @for arm_without in &model.unsupported {
             p { strong { (arm(&arm_without.arm)) } ": " (arm_without.reason) }
@@ -335,9 +335,7 @@ fn figures_table(model: &Model) -> Markup {
                 f.steady_ns,
             ];
             row.extend(times.map(|ns| optional(ns, duration)));
-            row.push(optional(f.peak_memory_bytes, |b| {
-                figure(b, format!("{:.1} MiB", b / 1_048_576.0))
-            }));
+            row.push(optional(f.peak_memory_bytes, bytes));
             row
         })
         .collect();

@@ -1,7 +1,7 @@
 //! Page of a kernel baseline.
 
 use super::chart::{self, Bar, Key, Line, LogLog, Mark, Points};
-use super::numbers::{duration, figure, optional, percent, short};
+use super::numbers::{bytes, duration, figure, optional, percent};
 use super::{chart_block, table, text};
 use anyhow::{Context, Result};
 use maud::{Markup, html};
@@ -155,7 +155,7 @@ pub fn body(document: &Value) -> Result<Markup> {
     Ok(html! {
         p {
             (report.cases.len()) " rows of cases, " (report.settings.repeat) " samples each, and "
-            (report.models.len()) " models. Intervals are those of the median at "
+            (report.models.len()) (if report.models.len() == 1 { " model" } else { " models" }) ". Intervals are those of the median at "
             (figure(report.settings.confidence, format!("{:.0} %", 100.0 * report.settings.confidence))) "."
             @if let (Some(largest), Some(median)) = (report.noise.largest, report.noise.median) {
                 " Two measurements of the same thing lay apart by " (percent(median)) " in the median and "
@@ -338,9 +338,7 @@ fn ceilings_table(report: &Baseline) -> Markup {
             rows.push(vec![
                 lanes(),
                 text(&level.level),
-                optional(level.capacity_bytes, |b| {
-                    figure(b, format!("{}B", short(b)))
-                }),
+                optional(level.capacity_bytes, bytes),
                 html! {},
                 rate(level.read.best, "GB/s"),
                 rate(level.add.best, "GB/s"),

@@ -2,7 +2,7 @@
 
 use super::super::rules::kernel_name;
 use super::chart::{self, Key, Line, LogLog, Mark, Points, Whisker};
-use super::numbers::{Ratio, duration, figure, median, optional, short};
+use super::numbers::{Ratio, bytes_words, duration, figure, median, optional};
 use super::{chart_block, interval, legend_line, table, text};
 use anyhow::{Context, Result};
 use maud::{Markup, PreEscaped, html};
@@ -419,22 +419,19 @@ fn choice_words(choice: Option<&Value>) -> (String, Option<f64>) {
         "threshold" => (
             format!(
                 "threshold {}, between the last loss at {} and the first win at {}",
-                short(number("value")),
-                short(number("last_loss")),
-                short(number("first_win"))
+                number("value"),
+                number("last_loss"),
+                number("first_win")
             ),
             Some(number("value")),
         ),
         "always" => (
-            format!("shared at every size, from {} on", short(number("value"))),
+            format!("shared at every size, from {} on", number("value")),
             Some(number("value")),
         ),
         "never" => ("sharing does not pay at any size".to_owned(), None),
         _ => (
-            format!(
-                "no single threshold: size {} contradicts",
-                short(number("size"))
-            ),
+            format!("no single threshold: size {} contradicts", number("size")),
             None,
         ),
     }
@@ -568,7 +565,10 @@ fn ceilings_table(ceilings: &Ceilings) -> Markup {
     ]];
     for level in &ceilings.bandwidth {
         rows.push(vec![
-            text(format!("copy within {}B", short(level.working_set_bytes))),
+            text(format!(
+                "copy within {}",
+                bytes_words(level.working_set_bytes)
+            )),
             figure(
                 level.bytes_per_ns,
                 format!("{:.1} GB/s", level.bytes_per_ns),

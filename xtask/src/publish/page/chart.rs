@@ -321,7 +321,9 @@ pub fn whiskers(label: &str, x_title: &str, rows: &[Whisker]) -> Result<Option<S
             .disable_mesh()
             .disable_y_axis()
             .x_desc(x_title)
+            // Its own ticks would be at other places than those drawn below.
             .x_labels(0)
+            .x_label_formatter(&|_| String::new())
             .axis_desc_style(words(14))
             .axis_style(BLACK.mix(0.6))
             .draw()

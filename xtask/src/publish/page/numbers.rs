@@ -48,6 +48,22 @@ pub fn short(value: f64) -> String {
     format!("{text}{unit}")
 }
 
+/// A number of bytes.
+pub fn bytes(count: f64) -> Markup {
+    figure(count, bytes_words(count))
+}
+
+/// A number of bytes in words.
+pub fn bytes_words(count: f64) -> String {
+    const KIB: f64 = 1024.0;
+    match count {
+        n if n < KIB => format!("{n:.0} B"),
+        n if n < KIB * KIB => format!("{:.1} KiB", n / KIB),
+        n if n < KIB * KIB * KIB => format!("{:.1} MiB", n / (KIB * KIB)),
+        n => format!("{:.2} GiB", n / (KIB * KIB * KIB)),
+    }
+}
+
 /// A share in percent.
 pub fn percent(share: f64) -> Markup {
     figure(share, format!("{:.1} %", 100.0 * share))
