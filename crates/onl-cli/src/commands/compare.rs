@@ -29,7 +29,7 @@ pub struct Arguments {
 
 fn confidence(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
-        Ok(value) if value >= 0.5 && value < 1.0 => Ok(value),
+        Ok(value) if (0.5..1.0).contains(&value) => Ok(value),
         _ => Err("expected a share of at least 0.5 and below 1".to_owned()),
     }
 }

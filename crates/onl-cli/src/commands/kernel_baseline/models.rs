@@ -3,11 +3,11 @@
 use super::Arguments;
 use crate::commands;
 use crate::inputs::InputArguments;
-use onl_evidence::Repeated;
 use anyhow::{Context, Result, bail};
 use indicatif::{ProgressBar, ProgressStyle};
 use onl::RunControl;
 use onl::profiling::{Collector, CollectorOptions, CounterSet, ProfilingLevel};
+use onl_evidence::Repeated;
 use onl_evidence::baseline::{ModelProfile, RecordedModel};
 use std::path::{Path, PathBuf};
 
