@@ -358,7 +358,7 @@ impl<E> Schedule<'_, '_, '_, E> {
 
     /// Hands out what is known of a key, unless it has won nowhere yet.
     fn report(&mut self, index: usize) -> Result<(), E> {
-        let budget_ns = self.calibrator.settings.total_budget_ns;
+        let settings = &self.calibrator.settings;
         let job = &mut self.jobs[index];
         if job.promoted() && job.won_at.is_empty() {
             return Ok(());
@@ -367,8 +367,9 @@ impl<E> Schedule<'_, '_, '_, E> {
             return Ok(());
         };
         for evidence in &mut result.evidence {
-            // The time that was left for one key is no setting of the calibration.
-            evidence.settings.total_budget_ns = budget_ns;
+            // The time that was left for one key is no setting of the calibration, nor is the second process's.
+            evidence.settings.total_budget_ns = settings.total_budget_ns;
+            evidence.settings.coupling_watch_ns = settings.coupling_watch_ns;
         }
         (self.finished)(result)
     }
