@@ -283,8 +283,8 @@ fn rooflines(report: &Baseline) -> Result<Markup> {
                 "Products: arithmetic against memory",
                 &svg,
                 &legend(),
-                "A case cannot lie above the line of the level that holds its data: slanted where bytes bound it, level \
-                 where arithmetic does. One slanted line per cache level and for main memory.",
+                "The line of the level that holds its data bounds a case: slanted where bytes do, level where arithmetic \
+                 does. One slanted line per cache level and for main memory.",
             ))
         }
         @if let Some(svg) = bandwidth {
@@ -292,7 +292,8 @@ fn rooflines(report: &Baseline) -> Result<Markup> {
                 "All kernels: bytes moved against the level that holds them",
                 &svg,
                 &legend(),
-                "Each step of the lines is the measured bandwidth of a level as far as it holds the data. Small cases lie \
+                "Each step of the lines is the measured bandwidth of a level as far as it holds the data. Just beyond a \
+                 step a case may lie above the line, because a part of its data stays in the nearer level. Small cases lie \
                  far below: a call costs more than its bytes.",
             ))
         }
