@@ -36,7 +36,7 @@ pub struct RunnerError {
 #[derive(Debug, Error)]
 #[allow(missing_docs)]
 pub enum AttributionError {
-    #[error("{what}: {source}")]
+    #[error("{what}")]
     Process { what: String, source: RunnerError },
     #[error("{what}: the process answered something else")]
     Answer { what: String },
