@@ -11,6 +11,7 @@ use onl::{
     LaneCosts, ResolvedCpuExecutionPolicy, calibration_targets, measure_ceilings,
 };
 use onl_evidence::calibration::CalibrationSelection;
+use onl_evidence::report::BuildInfo;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -182,14 +183,10 @@ pub fn settings(limits: &Limits) -> CalibrationSettings {
 pub fn build() -> Result<BTreeMap<String, String>> {
     let path = std::env::current_exe().context("the command's own file")?;
     let bytes = std::fs::read(&path).with_context(|| format!("reading {}", path.display()))?;
-    let profile = if cfg!(debug_assertions) {
-        "debug"
-    } else {
-        "release"
-    };
+    let info = BuildInfo::current();
     Ok(BTreeMap::from([
-        ("version".to_owned(), env!("CARGO_PKG_VERSION").to_owned()),
-        ("profile".to_owned(), profile.to_owned()),
+        ("version".to_owned(), info.version),
+        ("profile".to_owned(), info.profile),
         (
             "executable".to_owned(),
             onl::tuning::identity::sha256_hex(&bytes),
