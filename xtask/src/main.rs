@@ -7,6 +7,7 @@ mod layers;
 mod model_check;
 mod models;
 mod next_migrations;
+mod peer_bench;
 mod process;
 mod profiling_cost;
 mod publish;
@@ -42,6 +43,8 @@ enum Task {
     ModelCheck(model_check::ModelArguments),
     /// Write the order in which kernels should be migrated from the published reports.
     NextMigrations(next_migrations::NextMigrationsArguments),
+    /// Measure kernels beside ONNX Runtime, products also beside OpenBLAS and the crate gemm, and compare with the gates.
+    PeerBench(peer_bench::PeerArguments),
     /// Count what profiling that is off costs a region, beside a build that cannot record.
     ProfilingCost,
     /// Check reports of this machine and publish them, with a page each, in `reports/`.
@@ -63,6 +66,7 @@ fn main() -> ExitCode {
         Task::FuzzCache(arguments) => fuzz::fuzz(&arguments),
         Task::ModelCheck(arguments) => model_check::check(&arguments),
         Task::NextMigrations(arguments) => next_migrations::generate(&arguments),
+        Task::PeerBench(arguments) => peer_bench::bench(&arguments),
         Task::ProfilingCost => profiling_cost::compare(),
         Task::PublishReport(arguments) => publish::publish(&arguments),
         Task::TestArm64(arguments) => arm64::test(&arguments),

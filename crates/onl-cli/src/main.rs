@@ -49,6 +49,9 @@ enum Command {
     /// A process of a measurement; started by `attribute`.
     #[command(hide = true)]
     AttributionProcess(commands::attribute::ProcessArguments),
+    /// One side of a comparison of runtimes; started by `cargo xtask peer-bench`.
+    #[command(hide = true)]
+    PeerProcess(commands::peer_process::Arguments),
 }
 
 /// Options that every command understands.
@@ -87,6 +90,7 @@ fn main() -> ExitCode {
         Command::Tuning(arguments) => commands::tuning::run(&arguments),
         Command::Attribute(arguments) => commands::attribute::run(&arguments),
         Command::AttributionProcess(arguments) => commands::attribute::process(&arguments),
+        Command::PeerProcess(arguments) => commands::peer_process::run(&arguments),
         Command::Compare(arguments) => commands::compare::run(&arguments),
         Command::CheckReport(arguments) => commands::check_report::run(&arguments),
         Command::ConfirmCalibration(arguments) => commands::tune_kernels::confirm(&arguments),

@@ -13,6 +13,7 @@ mod inventory;
 // Calls a library that is written in another language.
 #[allow(unsafe_code)]
 pub mod onnxruntime;
+pub mod peer;
 mod repeated;
 pub mod report;
 mod verify;

@@ -2,6 +2,10 @@
 //!
 //! They measure nothing themselves; each returns a value that depends on all it did, so that nothing is left out.
 
+mod dot_products;
+
+pub use dot_products::{dot_products, has_dot_products};
+
 use crate::{Isa, SimdOp, dispatch};
 use onl_cpu::IsaTier;
 use std::hint::black_box;
@@ -20,6 +24,14 @@ const STORES: usize = 4;
 /// When this processor does not run the tier.
 pub fn multiply_adds(tier: IsaTier, rounds: u32) -> (f32, u64) {
     dispatch(tier, MultiplyAdds { rounds })
+}
+
+/// As [`multiply_adds`], of 64-bit floats.
+///
+/// # Panics
+/// When this processor does not run the tier.
+pub fn multiply_adds_f64(tier: IsaTier, rounds: u32) -> (f64, u64) {
+    dispatch(tier, MultiplyAddsF64 { rounds })
 }
 
 /// Reads every element `passes` times and gives the sum of all that was read.
@@ -176,6 +188,37 @@ impl SimdOp for MultiplyAdds {
     }
 }
 
+struct MultiplyAddsF64 {
+    rounds: u32,
+}
+
+impl SimdOp for MultiplyAddsF64 {
+    type Output = (f64, u64);
+
+    #[inline(always)]
+    fn eval<I: Isa>(self, isa: I) -> (f64, u64) {
+        let (scale, offset) = (black_box(0.5), black_box(1.0));
+        let (scale, offset) = (isa.splat_f64(scale), isa.splat_f64(offset));
+        let mut chains = [scale; CHAINS];
+        for (i, chain) in chains.iter_mut().enumerate() {
+            *chain = isa.splat_f64(black_box(i as f64));
+        }
+        for _ in 0..self.rounds {
+            for chain in &mut chains {
+                *chain = isa.fma_f64(*chain, scale, offset);
+            }
+        }
+        let operations = u64::from(self.rounds) * 2 * (CHAINS * I::F64_LANES) as u64;
+        let mut total = chains[0];
+        for chain in &chains[1..] {
+            total = isa.add_f64(total, *chain);
+        }
+        let mut lanes = [0.0; 64];
+        isa.store_f64(total, &mut lanes);
+        (lanes.iter().sum(), operations)
+    }
+}
+
 struct Read<'a> {
     data: &'a [f32],
     passes: usize,
@@ -312,6 +355,9 @@ mod tests {
             let (sum, operations) = multiply_adds(tier, 60);
             let lanes = operations / (60 * 2 * CHAINS as u64);
             assert_eq!(sum, (2 * CHAINS as u64 * lanes) as f32, "{tier}");
+            let (sum, operations) = multiply_adds_f64(tier, 60);
+            let lanes = operations / (60 * 2 * CHAINS as u64);
+            assert_eq!(sum, (2 * CHAINS as u64 * lanes) as f64, "{tier}");
             for length in [0, 1, 7, 128, 1_001] {
                 let data: Vec<f32> = (0..length).map(|i| (i % 9) as f32).collect();
                 let sum = data.iter().sum::<f32>();

@@ -21,6 +21,7 @@ mod error;
 mod files;
 mod lane_costs;
 mod process;
+mod roofline_probe;
 mod session;
 mod synthetic;
 
@@ -47,5 +48,6 @@ pub use onl_snapshot::{
 pub use onl_tensor::{ElementType, Shape, Tensor, TensorView, Value};
 pub use onl_tuning as tuning;
 pub use process::peak_memory_bytes;
+pub use roofline_probe::{ProbeWork, RooflineProbe};
 pub use session::{InputInfo, LoadPhase, LoadPhases, Session, SessionBuilder};
 pub use synthetic::{random_tensor, to_f64};

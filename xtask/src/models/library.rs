@@ -3,13 +3,16 @@
 use super::download::Downloads;
 use super::{Presence, download, presence};
 use crate::models::list::Package;
+use crate::process;
 use anyhow::{Context, Result, bail};
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Name under which it is fetched.
 pub const NAME: &str = "onnxruntime";
 
+/// Release of the library.
+pub const VERSION: &str = "1.32.0";
 const PACKAGE: &str = "onnxruntime==1.32.0";
 const FILE: &str = "libonnxruntime.so.1.32.0";
 
@@ -27,6 +30,17 @@ const BUILDS: [(&str, &str, &str); 2] = [
         "49852228a93995158b2a813d4df487d47a1b76b0eaa894507ef49e91b6d7954a",
     ),
 ];
+
+/// Path of the library, which is fetched when it is missing.
+pub fn path() -> Result<PathBuf> {
+    let models = process::workspace().join("target/models");
+    fs::create_dir_all(&models).with_context(|| format!("cannot create {}", models.display()))?;
+    let scratch = tempfile::Builder::new()
+        .prefix(".fetch-")
+        .tempdir_in(&models)?;
+    provide(&models, scratch.path(), &mut Downloads::new(scratch.path()))?;
+    Ok(models.with_file_name(NAME).join(FILE))
+}
 
 /// Brings the library to the folder `onnxruntime` beside that of the models, unless it is there.
 pub fn provide(models: &Path, scratch: &Path, downloads: &mut Downloads<'_>) -> Result<()> {

@@ -5,6 +5,8 @@ mod generate;
 mod library;
 mod list;
 
+pub use library::{VERSION as ONNXRUNTIME_VERSION, path as onnxruntime_library};
+
 use crate::process;
 use anyhow::{Context, Result, bail};
 use clap::Args;

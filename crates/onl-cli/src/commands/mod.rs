@@ -6,6 +6,7 @@ pub mod check_report;
 pub mod compare;
 pub mod inventory;
 pub mod kernel_baseline;
+pub mod peer_process;
 pub mod profile;
 pub mod run;
 pub mod tune_kernels;

@@ -209,7 +209,7 @@ pub(super) fn output_path(folder: &Path, index: usize) -> PathBuf {
     folder.join(format!("{index}.pb"))
 }
 
-fn read_inputs(files: &[InputFile]) -> Result<Vec<(String, Tensor)>, MeasureError> {
+pub(crate) fn read_inputs(files: &[InputFile]) -> Result<Vec<(String, Tensor)>, MeasureError> {
     let read = |file: &InputFile| {
         let failed = |reason: String| MeasureError::Input {
             name: file.name.clone(),
@@ -378,7 +378,7 @@ fn sample_onl(
 }
 
 /// Settings of ONNX Runtime that use the processor as a policy of `onl` does.
-fn session_settings(settings: &OnlSettings) -> Result<SessionSettings, MeasureError> {
+pub(crate) fn session_settings(settings: &OnlSettings) -> Result<SessionSettings, MeasureError> {
     let resolved = settings
         .policy
         .resolve(&CpuSystem::current())

@@ -25,6 +25,7 @@ pub use experiment::{
     AttributionError, ModelPlan, RunnerError, SampleRunner, attribute_model, describe_library,
 };
 pub use measure::{MeasureError, OnlSettings, answer, file_sha256};
+pub(crate) use measure::{read_inputs, session_settings};
 pub use operators::{OperatorRow, OperatorTable, RegionRow};
 pub use report::{
     ArmFigures, AttributionReport, Comparison, InputShape, ModelAttribution, ModelIdentity,
