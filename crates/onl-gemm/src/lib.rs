@@ -28,6 +28,7 @@ mod pack;
 mod plan;
 mod problem;
 mod product;
+mod quantized;
 mod tile;
 
 pub use config::{GemmConfig, PathChoice};
@@ -37,6 +38,12 @@ pub use pack::PackedB;
 pub use plan::{BForm, Dimensions, Plan};
 pub use problem::{Addend, Batch, Epilogue, GemmError, Matrix};
 pub use product::{Factor, Output, PRODUCT_REGION, Problem, gemm};
+pub use quantized::{
+    Instructions, PackedQuantized, QUANTIZED_PRODUCT_REGION, QUANTIZED_ROWS_REGION,
+    QuantizedConfig, QuantizedFactor, QuantizedMatrix, QuantizedOutput, QuantizedPath,
+    QuantizedPlan, QuantizedProblem, QuantizedShape, Requantization, Scales, ZeroPoints,
+    quantized_product,
+};
 
 /// Steps of k in one chain of the order of arithmetic.
 pub const BLOCK: usize = 4096;

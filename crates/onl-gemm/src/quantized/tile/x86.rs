@@ -1,0 +1,216 @@
+//! AVX-512 and AVX2 bodies. Twelve rows of two 512-bit vectors, or six of two 256-bit ones, leave registers for a row of
+//! the panel and one broadcast group of A.
+//!
+//! `vpdpbusd` multiplies unsigned bytes of A by signed ones of B without saturation. Where it is missing, `vpmaddwd`
+//! multiplies 16-bit integers: `vpmaddubsw` would saturate.
+
+use super::Form;
+use super::register_tile::register_tile;
+use std::arch::x86_64::*;
+
+mod wide {
+    use super::*;
+
+    type V = __m512i;
+
+    register_tile!(
+        vnni, AVX512_VNNI, feature = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma", lanes = 16,
+        rows = [1 2 3 4 5 6 7 8 9 10 11 12], strips = [1 2 3 4], a_form = Form::Unsigned, b_form = Form::Signed,
+        zero = _mm512_setzero_si512(), splat = _mm512_set1_epi32, load = load, store = store,
+        store_partial = store_partial, add = _mm512_add_epi32, multiply = _mm512_mullo_epi32,
+        interleave = interleave_bytes, dot = _mm512_dpbusd_epi32
+    );
+
+    register_tile!(
+        words, AVX512, feature = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma", lanes = 16,
+        rows = [1 2 3 4 5 6 7 8 9 10 11 12], strips = [1 2 3 4], a_form = Form::Words, b_form = Form::Words,
+        zero = _mm512_setzero_si512(), splat = _mm512_set1_epi32, load = load, store = store,
+        store_partial = store_partial, add = _mm512_add_epi32, multiply = _mm512_mullo_epi32,
+        interleave = interleave_words, dot = dot_words
+    );
+
+    /// # Safety
+    /// `source` is valid for reading a vector.
+    #[target_feature(enable = "avx512f")]
+    #[inline]
+    unsafe fn load(source: *const i32) -> V {
+        // SAFETY: as above.
+        unsafe { _mm512_loadu_si512(source.cast()) }
+    }
+
+    /// # Safety
+    /// `target` is valid for writing a vector.
+    #[target_feature(enable = "avx512f")]
+    #[inline]
+    unsafe fn store(target: *mut i32, value: V) {
+        // SAFETY: as above.
+        unsafe { _mm512_storeu_si512(target.cast(), value) }
+    }
+
+    /// # Safety
+    /// `target` is valid for writing `count` elements, 1 to 16.
+    #[target_feature(enable = "avx512f")]
+    #[inline]
+    unsafe fn store_partial(target: *mut i32, count: usize, value: V) {
+        // SAFETY: masked-off lanes are not accessed.
+        unsafe { _mm512_mask_storeu_epi32(target, (0xffff_u32 >> (16 - count)) as u16, value) }
+    }
+
+    #[target_feature(enable = "avx512bw")]
+    #[inline]
+    fn dot_words(sum: V, a: V, b: V) -> V {
+        _mm512_add_epi32(sum, _mm512_madd_epi16(a, b))
+    }
+
+    /// Unpacking works within quarters of a vector, so the columns of each result are first dealt out to them.
+    ///
+    /// # Safety
+    /// `source` is valid for reading four rows of 64 bytes.
+    #[target_feature(enable = "avx512f,avx512bw")]
+    #[inline]
+    unsafe fn interleave_bytes(source: *const u8, stride: usize, flip: u32) -> [V; 4] {
+        let flip = _mm512_set1_epi32(flip as i32);
+        let dealt = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+        let row = |row: usize| {
+            // SAFETY: as above.
+            let row = unsafe { load(source.wrapping_add(row * stride).cast()) };
+            _mm512_permutexvar_epi32(dealt, _mm512_xor_si512(row, flip))
+        };
+        let (r0, r1, r2, r3) = (row(0), row(1), row(2), row(3));
+        let (low01, low23) = (_mm512_unpacklo_epi8(r0, r1), _mm512_unpacklo_epi8(r2, r3));
+        let (high01, high23) = (_mm512_unpackhi_epi8(r0, r1), _mm512_unpackhi_epi8(r2, r3));
+        [
+            _mm512_unpacklo_epi16(low01, low23),
+            _mm512_unpackhi_epi16(low01, low23),
+            _mm512_unpacklo_epi16(high01, high23),
+            _mm512_unpackhi_epi16(high01, high23),
+        ]
+    }
+
+    /// # Safety
+    /// `source` is valid for reading two rows of 64 bytes.
+    #[target_feature(enable = "avx512f,avx512bw")]
+    #[inline]
+    unsafe fn interleave_words(source: *const u8, stride: usize, sign: u32) -> [V; 4] {
+        let sign = _mm512_set1_epi32(sign as i32);
+        let mut vectors = [_mm512_setzero_si512(); 4];
+        for (index, vector) in vectors.iter_mut().enumerate() {
+            let part = |row: usize| {
+                // SAFETY: as above.
+                let bytes = unsafe {
+                    _mm_loadu_si128(source.wrapping_add(row * stride + 16 * index).cast())
+                };
+                _mm512_cvtepu8_epi32(bytes)
+            };
+            let pairs = _mm512_or_si512(part(0), _mm512_slli_epi32::<16>(part(1)));
+            *vector = _mm512_sub_epi16(_mm512_xor_si512(pairs, sign), sign);
+        }
+        vectors
+    }
+}
+
+mod narrow {
+    use super::*;
+
+    type V = __m256i;
+
+    register_tile!(
+        vnni, AVX_VNNI, feature = "avx2,fma,avxvnni", lanes = 8, rows = [1 2 3 4 5 6], strips = [1 2],
+        a_form = Form::Unsigned, b_form = Form::Signed,
+        zero = _mm256_setzero_si256(), splat = _mm256_set1_epi32, load = load, store = store,
+        store_partial = store_partial, add = _mm256_add_epi32, multiply = _mm256_mullo_epi32,
+        interleave = interleave_bytes, dot = _mm256_dpbusd_avx_epi32
+    );
+
+    register_tile!(
+        words, AVX2, feature = "avx2,fma", lanes = 8, rows = [1 2 3 4 5 6], strips = [1 2],
+        a_form = Form::Words, b_form = Form::Words,
+        zero = _mm256_setzero_si256(), splat = _mm256_set1_epi32, load = load, store = store,
+        store_partial = store_partial, add = _mm256_add_epi32, multiply = _mm256_mullo_epi32,
+        interleave = interleave_words, dot = dot_words
+    );
+
+    /// # Safety
+    /// `source` is valid for reading a vector.
+    #[target_feature(enable = "avx2")]
+    #[inline]
+    unsafe fn load(source: *const i32) -> V {
+        // SAFETY: as above.
+        unsafe { _mm256_loadu_si256(source.cast()) }
+    }
+
+    /// # Safety
+    /// `target` is valid for writing a vector.
+    #[target_feature(enable = "avx2")]
+    #[inline]
+    unsafe fn store(target: *mut i32, value: V) {
+        // SAFETY: as above.
+        unsafe { _mm256_storeu_si256(target.cast(), value) }
+    }
+
+    /// # Safety
+    /// `target` is valid for writing `count` elements.
+    #[target_feature(enable = "avx2")]
+    #[inline]
+    unsafe fn store_partial(target: *mut i32, count: usize, value: V) {
+        let lanes = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
+        let mask = _mm256_cmpgt_epi32(_mm256_set1_epi32(count as i32), lanes);
+        // SAFETY: masked-off lanes are not accessed.
+        unsafe { _mm256_maskstore_epi32(target, mask, value) }
+    }
+
+    #[target_feature(enable = "avx2")]
+    #[inline]
+    fn dot_words(sum: V, a: V, b: V) -> V {
+        _mm256_add_epi32(sum, _mm256_madd_epi16(a, b))
+    }
+
+    /// As the 512-bit form, over halves of a vector.
+    ///
+    /// # Safety
+    /// `source` is valid for reading four rows of 32 bytes.
+    #[target_feature(enable = "avx2")]
+    #[inline]
+    unsafe fn interleave_bytes(source: *const u8, stride: usize, flip: u32) -> [V; 4] {
+        let flip = _mm256_set1_epi32(flip as i32);
+        let dealt = _mm256_setr_epi32(0, 2, 4, 6, 1, 3, 5, 7);
+        let row = |row: usize| {
+            // SAFETY: as above.
+            let row = unsafe { load(source.wrapping_add(row * stride).cast()) };
+            _mm256_permutevar8x32_epi32(_mm256_xor_si256(row, flip), dealt)
+        };
+        let (r0, r1, r2, r3) = (row(0), row(1), row(2), row(3));
+        let (low01, low23) = (_mm256_unpacklo_epi8(r0, r1), _mm256_unpacklo_epi8(r2, r3));
+        let (high01, high23) = (_mm256_unpackhi_epi8(r0, r1), _mm256_unpackhi_epi8(r2, r3));
+        [
+            _mm256_unpacklo_epi16(low01, low23),
+            _mm256_unpackhi_epi16(low01, low23),
+            _mm256_unpacklo_epi16(high01, high23),
+            _mm256_unpackhi_epi16(high01, high23),
+        ]
+    }
+
+    /// # Safety
+    /// `source` is valid for reading two rows of 32 bytes.
+    #[target_feature(enable = "avx2")]
+    #[inline]
+    unsafe fn interleave_words(source: *const u8, stride: usize, sign: u32) -> [V; 4] {
+        let sign = _mm256_set1_epi32(sign as i32);
+        let mut vectors = [_mm256_setzero_si256(); 4];
+        for (index, vector) in vectors.iter_mut().enumerate() {
+            let part = |row: usize| {
+                // SAFETY: as above.
+                let bytes = unsafe {
+                    _mm_loadl_epi64(source.wrapping_add(row * stride + 8 * index).cast())
+                };
+                _mm256_cvtepu8_epi32(bytes)
+            };
+            let pairs = _mm256_or_si256(part(0), _mm256_slli_epi32::<16>(part(1)));
+            *vector = _mm256_sub_epi16(_mm256_xor_si256(pairs, sign), sign);
+        }
+        vectors
+    }
+}
+
+pub(in crate::quantized) use narrow::{AVX_VNNI, AVX2};
+pub(in crate::quantized) use wide::{AVX512, AVX512_VNNI};
