@@ -85,7 +85,9 @@ impl Example {
     pub fn work(&self, op_type: &str) -> Work {
         let inputs = self.input_bytes().sum::<u64>();
         let product = match op_type {
-            "Gemm" | "MatMul" => self.product(),
+            "Gemm" | "MatMul" => self.product(1, None),
+            "MatMulInteger" => self.product(1, Some(ElementType::Int32)),
+            "QLinearMatMul" => self.product(3, None),
             _ => None,
         };
         match product {
@@ -100,14 +102,15 @@ impl Example {
         }
     }
 
-    /// Floating-point operations and output bytes of the product of the first two inputs.
-    fn product(&self) -> Option<(u64, u64)> {
+    /// Operations and output bytes of the product of the first input and input `b`; the output's type is that of the
+    /// first input, unless another is given.
+    fn product(&self, b: usize, output_type: Option<ElementType>) -> Option<(u64, u64)> {
         let operand = |index: usize| {
             let input = self.inputs.get(index)?.as_ref()?;
             Some((input.element_type(), input.dims()))
         };
         let transposed = |name: &str| matches!(self.attributes.get(name), Some(Attribute::Int(value)) if *value != 0);
-        let ((element_type, a), (_, b)) = (operand(0)?, operand(1)?);
+        let ((element_type, a), (_, b)) = (operand(0)?, operand(b)?);
         let (m, k) = match (a, transposed("transA")) {
             ([k], _) => (1, *k),
             ([.., m, k], false) | ([.., k, m], true) => (*m, *k),
@@ -124,6 +127,7 @@ impl Example {
             elements.checked_div(matrix).unwrap_or(0)
         };
         let outputs = batch(a, m * k).max(batch(b, k * n)) * m * n;
+        let element_type = output_type.unwrap_or(element_type);
         let bytes = onl_tensor::byte_length(element_type, &[outputs]).ok()?;
         Some((2 * (outputs * k) as u64, bytes as u64))
     }

@@ -280,6 +280,7 @@ fn prefetch_second_level<T>(address: *const T) {
 /// The same address, of which the compiler knows nothing: it then keeps base pointers apart instead of deriving each row
 /// of A from one, which costs it registers and spills sums.
 #[inline(always)]
+#[allow(clippy::pointers_in_nomem_asm_block)]
 fn opaque(address: *const u32) -> *const u32 {
     #[allow(unused_mut)]
     let mut address = address;

@@ -1,4 +1,4 @@
-//! Matrix products: `Gemm` and `MatMul`, over `onl-gemm`.
+//! Matrix products: `Gemm`, `MatMul`, `MatMulInteger` and `QLinearMatMul`, over `onl-gemm`.
 //!
 //! The order of arithmetic is that of `onl-gemm`; integers wrap around. Specifications: `Gemm` of operator sets 7, 9,
 //! 11 and 13, `MatMul` of 1, 9 and 13. 16-bit brain floats came with 13, integers of `MatMul` with 9, and input C of
@@ -8,6 +8,7 @@ mod general;
 mod geometry;
 mod integer;
 mod matmul;
+mod quantized;
 #[cfg(test)]
 mod tests;
 
@@ -97,7 +98,9 @@ pub(crate) fn entries() -> Vec<KernelEntry> {
         ..entry.clone()
     };
     let (widened_gemm, widened_matmul) = (widened(&gemm), widened(&matmul));
-    vec![gemm, widened_gemm, matmul, widened_matmul, integers]
+    let mut entries = vec![gemm, widened_gemm, matmul, widened_matmul, integers];
+    entries.extend(quantized::entries());
+    entries
 }
 
 fn widened_search(context: &SearchContext) -> Search {
