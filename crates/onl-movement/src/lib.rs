@@ -16,6 +16,7 @@ mod gather;
 mod pad;
 mod strided;
 mod transpose;
+mod turn;
 mod unit;
 
 pub use cast::cast;

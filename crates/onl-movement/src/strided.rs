@@ -1,7 +1,9 @@
 //! Copies from a strided view of the input into a contiguous output: slices, expansion, tiling.
 
+use crate::transpose::transpose_blocks;
 use crate::unit::{Unit, by_unit, check_output};
 use crate::{Execution, MovementError, STRIDED};
+use onl_simd::{Isa, SimdOp, dispatch};
 use onl_tensor::{Shape, TensorView, TensorViewMut, row_major_strides};
 use smallvec::SmallVec;
 
@@ -52,6 +54,46 @@ impl Layout {
         }
     }
 
+    /// This merged layout in units of 2 to 16 bytes that each hold a whole innermost run, with their width: a source
+    /// that is contiguous over a few bytes only is then moved as if it were made of wider elements.
+    fn widened(&self, width: usize, elements: usize) -> Option<(Layout, usize)> {
+        let inner = self.sizes.len() - 1;
+        let run = self.sizes[inner];
+        let fits = width > 0
+            && inner > 0
+            && self.strides[inner] == 1
+            && run > 1
+            && matches!(run * width, 2 | 4 | 8 | 16)
+            && elements.is_multiple_of(run)
+            && self.offset.is_multiple_of(run)
+            && self.strides[..inner].iter().all(|s| s % run as isize == 0);
+        fits.then(|| {
+            let wide = Layout {
+                sizes: SmallVec::from_slice(&self.sizes[..inner]),
+                strides: self.strides[..inner]
+                    .iter()
+                    .map(|s| s / run as isize)
+                    .collect(),
+                offset: self.offset / run,
+            };
+            (wide.merged(), run * width)
+        })
+    }
+
+    /// Panics when an element of the layout lies outside a source of this length.
+    pub(crate) fn assert_inside(&self, length: usize) {
+        let (mut first, mut last) = (self.offset as i128, self.offset as i128);
+        for (&size, &stride) in self.sizes.iter().zip(&self.strides) {
+            let span = (size as i128 - 1) * stride as i128;
+            first += span.min(0);
+            last += span.max(0);
+        }
+        assert!(
+            first >= 0 && last < length as i128,
+            "a layout lies inside its source"
+        );
+    }
+
     /// Number of output elements.
     pub(crate) fn len(&self) -> usize {
         self.sizes.iter().product()
@@ -86,6 +128,23 @@ impl<'a> Rows<'a> {
         }
     }
 
+    /// Rows from here to the end of the innermost axis, this one included.
+    pub(crate) fn rest(&self) -> usize {
+        match (self.sizes.last(), self.index.last()) {
+            (Some(size), Some(index)) => size - index,
+            _ => 1,
+        }
+    }
+
+    /// Forward by at most [`rest`](Self::rest) rows, at least one.
+    pub(crate) fn skip(&mut self, rows: usize) {
+        if let (Some(index), Some(stride)) = (self.index.last_mut(), self.strides.last()) {
+            *index += rows - 1;
+            self.start += (rows - 1) as isize * stride;
+        }
+        self.advance();
+    }
+
     /// To the next row.
     pub(crate) fn advance(&mut self) {
         for axis in (0..self.sizes.len()).rev() {
@@ -100,27 +159,43 @@ impl<'a> Rows<'a> {
     }
 }
 
-/// Copies one piece of a row.
-#[inline]
+/// Copies one piece of a row. Elements `start`, `start + stride`, … of the source, one per slot, lie inside it.
+#[inline(always)]
 fn copy_row<T: Unit>(source: &[T], start: isize, stride: isize, target: &mut [T]) {
     match stride {
-        1 => target.clone_from_slice(&source[start as usize..][..target.len()]),
+        1 => T::copy_run(&source[start as usize..][..target.len()], target),
         0 => target.fill(source[start as usize].clone()),
+        -1 => {
+            let first = start + 1 - target.len() as isize;
+            let run = &source[first as usize..=start as usize];
+            for (slot, element) in target.iter_mut().zip(run.iter().rev()) {
+                slot.clone_from(element);
+            }
+        }
         _ => {
+            let Some(last) = target.len().checked_sub(1) else {
+                return;
+            };
+            let end = start + last as isize * stride;
+            assert!(
+                start.min(end) >= 0 && (start.max(end) as usize) < source.len(),
+                "a row lies inside the source"
+            );
             let mut at = start;
             for slot in target {
-                *slot = source[at as usize].clone();
+                // SAFETY: between the first and the last element of the row, both of which lie inside.
+                slot.clone_from(unsafe { source.get_unchecked(at as usize) });
                 at += stride;
             }
         }
     }
 }
 
-/// Fills the contiguous `target` from a strided view of `source`.
-pub(crate) fn copy_strided<T: Unit>(
-    source: &[T],
+/// Fills a contiguous output of the layout's size: the one mechanism behind all operators that rearrange.
+pub(crate) fn copy_layout(
+    input: &TensorView<'_>,
     layout: &Layout,
-    target: &mut [T],
+    output: &mut TensorViewMut<'_>,
     execution: &Execution<'_>,
     site: &'static onl_profiling::RegionSite,
 ) -> Result<(), MovementError> {
@@ -128,32 +203,108 @@ pub(crate) fn copy_strided<T: Unit>(
     if layout.len() == 0 {
         return Ok(());
     }
-    let inner_axis = layout.sizes.len() - 1;
-    let (inner, inner_stride) = (layout.sizes[inner_axis], layout.strides[inner_axis]);
-    let (sizes, strides) = (&layout.sizes[..inner_axis], &layout.strides[..inner_axis]);
-    let (path, cost) = match inner_stride {
-        1 => ("blocks", 150),
-        0 => ("fill", 150),
-        _ => ("elements", 800),
+    let width = input.element_type().bits() / 8;
+    if let Some((wide, wide_width)) = layout.widened(width, input.len()) {
+        macro_rules! wide {
+            ($($unit:ty),*) => {
+                match wide_width {
+                    $(w if w == size_of::<$unit>() => {
+                        let source = bytemuck::try_cast_slice::<u8, $unit>(input.bytes());
+                        let target = bytemuck::try_cast_slice_mut::<u8, $unit>(output.bytes_mut());
+                        // Memory that is not aligned to the wider unit is moved by elements below.
+                        if let (Ok(source), Ok(target)) = (source, target) {
+                            return copy_merged(source, &wide, target, execution, site);
+                        }
+                    })*
+                    _ => {}
+                }
+            };
+        }
+        wide!(u16, u32, u64, [u64; 2]);
+    }
+    by_unit!(input.element_type(), U => {
+        copy_merged(<U as Unit>::of(input)?, &layout, <U as Unit>::of_mut(output)?, execution, site)
+    })
+}
+
+/// Fills the contiguous `target` from a merged layout of `source`, by blocks when the source is contiguous along
+/// another axis than the target.
+fn copy_merged<T: Unit>(
+    source: &[T],
+    layout: &Layout,
+    target: &mut [T],
+    execution: &Execution<'_>,
+    site: &'static onl_profiling::RegionSite,
+) -> Result<(), MovementError> {
+    let inner = layout.sizes.len() - 1;
+    if !matches!(layout.strides[inner], 0 | 1)
+        && let Some(axis) = layout.strides.iter().position(|&s| s == 1)
+    {
+        return transpose_blocks(source, layout, axis, target, execution, site);
+    }
+    let path = match layout.strides[inner] {
+        1 => "runs",
+        0 => "fill",
+        _ => "elements",
     };
+    let cost = if path == "elements" { 800 } else { 150 };
     let spec = execution.spec(target.len(), 1, cost, path);
     execution
         .lanes
         .region_over(site, spec, target, 1, |chunk, part| {
-            let mut at = chunk.range.start;
-            let mut rows = Rows::at(sizes, strides, layout.offset, at / inner);
-            let mut part = part;
-            while !part.is_empty() {
-                let column = at % inner;
-                let (piece, rest) = part.split_at_mut((inner - column).min(part.len()));
-                let start = rows.start + column as isize * inner_stride;
-                at += piece.len();
-                copy_row(source, start, inner_stride, piece);
-                rows.advance();
-                part = rest;
-            }
+            let at = chunk.range.start;
+            dispatch(
+                execution.tier,
+                Runs {
+                    source,
+                    layout,
+                    at,
+                    target: part,
+                },
+            );
         })?;
     Ok(())
+}
+
+/// Part of a strided copy: the target's elements from `at` on.
+struct Runs<'a, T> {
+    source: &'a [T],
+    layout: &'a Layout,
+    at: usize,
+    target: &'a mut [T],
+}
+
+impl<T: Unit> SimdOp for Runs<'_, T> {
+    type Output = ();
+
+    #[inline(always)]
+    fn eval<I: Isa>(self, _: I) {
+        let inner = self.layout.sizes.len() - 1;
+        let (length, stride) = (self.layout.sizes[inner], self.layout.strides[inner]);
+        let (sizes, strides) = (&self.layout.sizes[..inner], &self.layout.strides[..inner]);
+        let mut rows = Rows::at(sizes, strides, self.layout.offset, self.at / length);
+        let mut column = self.at % length;
+        let mut target = self.target;
+        // The innermost of the outer axes is walked by a plain loop.
+        let step = strides.last().copied().unwrap_or(0);
+        while !target.is_empty() {
+            let rest = if column > 0 || target.len() < length {
+                1
+            } else {
+                rows.rest().min(target.len() / length)
+            };
+            let piece = (length - column).min(target.len());
+            let (part, behind) = target.split_at_mut(piece * rest);
+            let mut start = rows.start + column as isize * stride;
+            for line in part.chunks_exact_mut(piece) {
+                copy_row(self.source, start, stride, line);
+                start += step;
+            }
+            target = behind;
+            column = 0;
+            rows.skip(rest);
+        }
+    }
 }
 
 /// Part of one axis that a slice takes: elements `start, start + step, …`, `length` of them.
@@ -248,9 +399,7 @@ pub fn slice(
             .strides
             .push((part.step as isize).wrapping_mul(steps[axis] as isize));
     }
-    by_unit!(input.element_type(), U => {
-        copy_strided(<U as Unit>::of(&input)?, &layout, <U as Unit>::of_mut(output)?, execution, &STRIDED)
-    })
+    copy_layout(&input, &layout, output, execution, &STRIDED)
 }
 
 /// Repeats axes of size 1 and adds outer axes until the input has the output's shape (ONNX `Expand` after its
@@ -282,9 +431,7 @@ pub fn expand(
         strides,
         offset: 0,
     };
-    by_unit!(input.element_type(), U => {
-        copy_strided(<U as Unit>::of(&input)?, &layout, <U as Unit>::of_mut(output)?, execution, &STRIDED)
-    })
+    copy_layout(&input, &layout, output, execution, &STRIDED)
 }
 
 /// The input repeated `repeats[axis]` times along every axis (ONNX `Tile`).
@@ -320,9 +467,7 @@ pub fn tile(
         layout.sizes.extend([repeats[axis], dims[axis]]);
         layout.strides.extend([0, steps[axis] as isize]);
     }
-    by_unit!(input.element_type(), U => {
-        copy_strided(<U as Unit>::of(&input)?, &layout, <U as Unit>::of_mut(output)?, execution, &STRIDED)
-    })
+    copy_layout(&input, &layout, output, execution, &STRIDED)
 }
 
 /// Keeps the upper (`column ≥ row + k`) or lower (`column ≤ row + k`) triangle of the last two axes; other elements

@@ -1,15 +1,13 @@
-use crate::strided::{Axes, Layout, Rows, copy_strided};
-use crate::unit::{Unit, by_unit, check_output};
+use crate::strided::{Axes, Layout, Rows, copy_layout};
+use crate::turn::Block;
+use crate::unit::{Shared, Unit, check_output};
 use crate::{Execution, MovementError, TRANSPOSE};
-use onl_executor::DisjointSlice;
 use onl_simd::{Isa, SimdOp, dispatch};
 use onl_tensor::{Shape, TensorView, TensorViewMut, row_major_strides};
 use smallvec::SmallVec;
 
-/// Rows and columns of the blocks that a transposition is divided into: both sides of a block fit the level-1 cache.
-const BLOCK: usize = 64;
-/// Rows and columns that are transposed at once inside a block.
-const TILE: usize = 8;
+/// Bytes of a row of the blocks that a transposition is divided into: both sides of a block fit the level-1 cache.
+const BLOCK_BYTES: usize = 256;
 
 /// `output[i_0, …] = input` with axis `perm[a]` of the input as axis `a` of the output (ONNX `Transpose`).
 ///
@@ -35,42 +33,39 @@ pub fn transpose(
     }
     let permuted: Shape = perm.iter().map(|&a| dims[a]).collect();
     check_output(input.element_type(), output, &permuted)?;
-    if output.is_empty() {
-        return Ok(());
-    }
     let steps = row_major_strides(dims);
     let layout = Layout {
         sizes: SmallVec::from_slice(&permuted),
         strides: perm.iter().map(|&a| steps[a] as isize).collect(),
         offset: 0,
+    };
+    copy_layout(&input, &layout, output, execution, &TRANSPOSE)
+}
+
+/// Rows and columns of the blocks of a matrix of this size: as many elements a block for flat and steep matrices as
+/// for square ones, and whole registers.
+fn block_of(rows: usize, columns: usize, width: usize) -> (usize, usize) {
+    let side = (BLOCK_BYTES / width.max(1)).clamp(32, 128);
+    let other = |size: usize| (side * side / size.clamp(1, side)).next_multiple_of(64);
+    match (rows < side, columns < side) {
+        (true, _) => (rows, other(rows)),
+        (_, true) => (other(columns), columns),
+        _ => (side, side),
     }
-    .merged();
-    by_unit!(input.element_type(), U => {
-        let source = <U as Unit>::of(&input)?;
-        let target = <U as Unit>::of_mut(output)?;
-        let inner = layout.sizes.len() - 1;
-        match layout.strides.iter().position(|&s| s == 1) {
-            Some(axis) if axis != inner => {
-                transpose_blocks(source, &layout, axis, target, execution)
-            }
-            _ => copy_strided(source, &layout, target, execution, &TRANSPOSE),
-        }
-    })
 }
 
 /// Transposes blocks of the two axes that are contiguous in the source (`axis`) and in the target (the innermost).
-fn transpose_blocks<T: Unit>(
+pub(crate) fn transpose_blocks<T: Unit>(
     source: &[T],
     layout: &Layout,
     axis: usize,
     target: &mut [T],
     execution: &Execution<'_>,
+    site: &'static onl_profiling::RegionSite,
 ) -> Result<(), MovementError> {
     let rank = layout.sizes.len();
     let (rows, columns) = (layout.sizes[axis], layout.sizes[rank - 1]);
-    let column_step = layout.strides[rank - 1] as usize;
     let target_steps = row_major_strides(&layout.sizes);
-    let row_step = target_steps[axis];
     let mut sizes: Axes<usize> = SmallVec::new();
     let mut strides: Axes<isize> = SmallVec::new();
     let mut outer_steps: Axes<isize> = SmallVec::new();
@@ -79,14 +74,16 @@ fn transpose_blocks<T: Unit>(
         strides.push(layout.strides[outer]);
         outer_steps.push(target_steps[outer] as isize);
     }
+    layout.assert_inside(source.len());
+    assert_eq!(layout.len(), target.len(), "the layout gives the target");
     let matrices: usize = sizes.iter().product();
-    let bands = rows.div_ceil(BLOCK);
-    let blocks_across = columns.div_ceil(BLOCK);
+    let block = block_of(rows, columns, T::WIDTH);
+    let (bands, across) = (rows.div_ceil(block.0), columns.div_ceil(block.1));
     // A unit is a block: it is an even share of a large matrix and a whole small one.
-    let total = matrices * bands * blocks_across;
-    let spec = execution.spec(total, rows.min(BLOCK) * columns.min(BLOCK), 600, "blocks");
-    let target = DisjointSlice::new(target);
-    execution.lanes.region(&TRANSPOSE, spec, |chunk| {
+    let per_unit = rows.min(block.0) * columns.min(block.1);
+    let spec = execution.spec(matrices * bands * across, per_unit, 400, "blocks");
+    let target = Shared::new(target);
+    execution.lanes.region(site, spec, |chunk| {
         dispatch(
             execution.tier,
             Blocks {
@@ -99,8 +96,9 @@ fn transpose_blocks<T: Unit>(
                 offset: layout.offset,
                 rows,
                 columns,
-                row_step,
-                column_step,
+                block,
+                row_step: target_steps[axis],
+                column_step: layout.strides[rank - 1],
             },
         );
     })?;
@@ -110,7 +108,7 @@ fn transpose_blocks<T: Unit>(
 /// Some blocks of a transposition. `target[row · row_step + column] = source[column · column_step + row]`.
 struct Blocks<'a, T> {
     source: &'a [T],
-    target: &'a DisjointSlice<'a, T>,
+    target: &'a Shared<'a, T>,
     range: std::ops::Range<usize>,
     sizes: &'a [usize],
     strides: &'a [isize],
@@ -118,8 +116,9 @@ struct Blocks<'a, T> {
     offset: usize,
     rows: usize,
     columns: usize,
+    block: (usize, usize),
     row_step: usize,
-    column_step: usize,
+    column_step: isize,
 }
 
 impl<T: Unit> SimdOp for Blocks<'_, T> {
@@ -127,83 +126,48 @@ impl<T: Unit> SimdOp for Blocks<'_, T> {
 
     #[inline(always)]
     fn eval<I: Isa>(self, _: I) {
-        let (bands, across) = (self.rows.div_ceil(BLOCK), self.columns.div_ceil(BLOCK));
-        for unit in self.range.clone() {
-            let matrix = unit / (bands * across);
-            let rest = unit % (bands * across);
-            let (row, column) = (rest / across * BLOCK, rest % across * BLOCK);
-            let source = Rows::at(self.sizes, self.strides, self.offset, matrix).start as usize;
-            let target = Rows::at(self.sizes, self.outer_steps, 0, matrix).start as usize;
-            self.block(
-                source,
-                target,
-                row..(row + BLOCK).min(self.rows),
-                column..(column + BLOCK).min(self.columns),
-            );
-        }
-    }
-}
-
-impl<T: Unit> Blocks<'_, T> {
-    #[inline(always)]
-    fn block(
-        &self,
-        source: usize,
-        target: usize,
-        rows: std::ops::Range<usize>,
-        columns: std::ops::Range<usize>,
-    ) {
-        let full_rows = rows.start + rows.len() / TILE * TILE;
-        let full_columns = columns.start + columns.len() / TILE * TILE;
-        for row in (rows.start..full_rows).step_by(TILE) {
-            for column in (columns.start..full_columns).step_by(TILE) {
-                self.tile(source, target, row, column);
-            }
-        }
-        self.edge(
-            source,
-            target,
-            rows.start..full_rows,
-            full_columns..columns.end,
+        let (bands, across) = (
+            self.rows.div_ceil(self.block.0),
+            self.columns.div_ceil(self.block.1),
         );
-        self.edge(source, target, full_rows..rows.end, columns);
-    }
-
-    #[inline(always)]
-    fn tile(&self, source: usize, target: usize, row: usize, column: usize) {
-        let lines: [&[T; TILE]; TILE] = std::array::from_fn(|c| {
-            let start = source + (column + c) * self.column_step + row;
-            self.source[start..start + TILE]
-                .try_into()
-                .expect("the range has the length of a tile")
-        });
-        let turned: [[T; TILE]; TILE] =
-            std::array::from_fn(|r| std::array::from_fn(|c| lines[c][r].clone()));
-        for (r, line) in turned.into_iter().enumerate() {
-            let start = target + (row + r) * self.row_step + column;
-            // SAFETY: units of the region are disjoint blocks of the target, each run once; lines of a block are
-            // disjoint and one is held at a time.
-            let part = unsafe { self.target.part(start..start + TILE) };
-            for (slot, element) in part.iter_mut().zip(line) {
-                *slot = element;
+        let first = self.range.start / (bands * across);
+        let mut from = Rows::at(self.sizes, self.strides, self.offset, first);
+        let mut to = Rows::at(self.sizes, self.outer_steps, 0, first);
+        let mut band = self.range.start / across % bands;
+        let mut place = self.range.start % across;
+        for _ in self.range {
+            let (row, column) = (band * self.block.0, place * self.block.1);
+            let rows = self.block.0.min(self.rows - row);
+            let columns = self.block.1.min(self.columns - column);
+            // SAFETY: the layout lies inside the source and the block inside the target, as was checked before the
+            // region; units are disjoint blocks of the target, each run once. The token is this processor's.
+            unsafe {
+                Block {
+                    source: self
+                        .source
+                        .as_ptr()
+                        .offset(from.start + column as isize * self.column_step)
+                        .add(row),
+                    column_step: self.column_step,
+                    target: self
+                        .target
+                        .start()
+                        .add(to.start as usize + row * self.row_step + column),
+                    row_step: self.row_step,
+                    rows,
+                    columns,
+                }
+                .turn::<I>();
             }
-        }
-    }
-
-    #[inline(always)]
-    fn edge(
-        &self,
-        source: usize,
-        target: usize,
-        rows: std::ops::Range<usize>,
-        columns: std::ops::Range<usize>,
-    ) {
-        for row in rows {
-            let start = target + row * self.row_step;
-            // SAFETY: as in `tile`.
-            let part = unsafe { self.target.part(start + columns.start..start + columns.end) };
-            for (slot, column) in part.iter_mut().zip(columns.clone()) {
-                *slot = self.source[source + column * self.column_step + row].clone();
+            place += 1;
+            if place == across {
+                place = 0;
+                band += 1;
+                if band == bands {
+                    band = 0;
+                    from.advance();
+                    to.advance();
+                }
             }
         }
     }

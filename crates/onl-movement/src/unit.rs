@@ -1,17 +1,85 @@
 use crate::MovementError;
 use onl_tensor::{ElementType, TensorView, TensorViewMut};
+use std::marker::PhantomData;
 
 /// What is moved: an element of a certain width, or a string.
 pub(crate) trait Unit: Clone + Default + Send + Sync + 'static {
+    /// Bytes of a unit whose value is its bytes; 0 for strings.
+    const WIDTH: usize;
     /// The units of a tensor.
     fn of<'a>(view: &TensorView<'a>) -> Result<&'a [Self], MovementError>;
     /// The units of a tensor that is written.
     fn of_mut<'a>(view: &'a mut TensorViewMut<'_>) -> Result<&'a mut [Self], MovementError>;
+    /// Copies a run, which for short runs is a few instructions and no call. Both slices have one length.
+    fn copy_run(source: &[Self], target: &mut [Self]);
+}
+
+/// Runs of this many bytes and more are copied by `memcpy`, whose call no longer weighs then.
+const CALL_BYTES: usize = 2048;
+
+/// Copies `count` bytes.
+///
+/// # Safety
+/// `source` is valid for reading and `target` for writing `count` bytes; they do not overlap.
+#[inline(always)]
+unsafe fn copy_bytes(source: *const u8, target: *mut u8, count: usize) {
+    /// Covers `[0, count)` by blocks of one size, the last of which may overlap the one before it.
+    macro_rules! blocks {
+        ($size:literal) => {{
+            let mut at = 0;
+            while at + $size <= count {
+                // SAFETY: `at + size ≤ count`, by the caller's promise valid on both sides.
+                unsafe { copy_block::<$size>(source.add(at), target.add(at)) };
+                at += $size;
+            }
+            if at < count {
+                // SAFETY: `count ≥ size`, so the last block begins inside.
+                unsafe {
+                    copy_block::<$size>(source.add(count - $size), target.add(count - $size))
+                };
+            }
+        }};
+    }
+    match count {
+        0 => {}
+        CALL_BYTES.. => {
+            // SAFETY: the caller's promise.
+            unsafe { std::ptr::copy_nonoverlapping(source, target, count) };
+        }
+        64.. => blocks!(64),
+        32.. => blocks!(32),
+        16.. => blocks!(16),
+        8.. => blocks!(8),
+        4.. => blocks!(4),
+        2.. => blocks!(2),
+        1 => blocks!(1),
+    }
+}
+
+/// Copies a block of constant size, which compiles to loads and stores.
+///
+/// # Safety
+/// `source` is valid for reading and `target` for writing `SIZE` bytes.
+#[inline(always)]
+unsafe fn copy_block<const SIZE: usize>(source: *const u8, target: *mut u8) {
+    // SAFETY: the caller's promise; byte arrays have no alignment.
+    unsafe {
+        target
+            .cast::<[u8; SIZE]>()
+            .write_unaligned(source.cast::<[u8; SIZE]>().read_unaligned());
+    }
 }
 
 macro_rules! units {
     ($($t:ty),*) => {$(
         impl Unit for $t {
+            const WIDTH: usize = size_of::<$t>();
+            #[inline(always)]
+            fn copy_run(source: &[Self], target: &mut [Self]) {
+                assert_eq!(source.len(), target.len(), "a run has one length");
+                // SAFETY: both slices have this many bytes, and a mutable slice overlaps no other.
+                unsafe { copy_bytes(source.as_ptr().cast(), target.as_mut_ptr().cast(), size_of_val(source)) }
+            }
             fn of<'a>(view: &TensorView<'a>) -> Result<&'a [Self], MovementError> {
                 Ok(bytemuck::cast_slice(view.bytes()))
             }
@@ -25,6 +93,10 @@ macro_rules! units {
 units!(u8, u16, u32, u64, [u32; 2], [u64; 2]);
 
 impl Unit for String {
+    const WIDTH: usize = 0;
+    fn copy_run(source: &[Self], target: &mut [Self]) {
+        target.clone_from_slice(source);
+    }
     fn of<'a>(view: &TensorView<'a>) -> Result<&'a [Self], MovementError> {
         Ok(view.as_strings()?)
     }
@@ -71,6 +143,30 @@ macro_rules! by_unit {
     }};
 }
 pub(crate) use by_unit;
+
+/// A slice that lanes write through pointers: blocks of several rows are no slice of their own.
+pub(crate) struct Shared<'a, T> {
+    start: *mut T,
+    elements: PhantomData<&'a mut [T]>,
+}
+
+// SAFETY: the only access is `start`, a pointer whose users give every element to one lane at a time.
+unsafe impl<T: Send> Sync for Shared<'_, T> {}
+
+impl<'a, T> Shared<'a, T> {
+    /// Shares out `elements` for the life of the borrow.
+    pub(crate) fn new(elements: &'a mut [T]) -> Self {
+        Shared {
+            start: elements.as_mut_ptr(),
+            elements: PhantomData,
+        }
+    }
+
+    /// Pointer to the first element.
+    pub(crate) fn start(&self) -> *mut T {
+        self.start
+    }
+}
 
 /// Whether an output has the input's type and the shape that the operation gives.
 pub(crate) fn check_output(

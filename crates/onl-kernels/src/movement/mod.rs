@@ -20,6 +20,9 @@ use onl_snapshot::{ParallelConfig, Tuned, TunedConfig};
 use onl_tensor::ElementType;
 use support::{BYTE_TYPES, Identity};
 
+/// Revision of the family's bodies, which share their mechanisms.
+const REVISION: u32 = 2;
+
 /// Kernels of the family.
 pub(crate) fn entries() -> Vec<KernelEntry> {
     let mut entries = arrange::entries();
@@ -49,7 +52,7 @@ fn entry(
         type_source: TypeSource::Input(0),
         element_types: BYTE_TYPES,
         implementation: "strided",
-        revision: 1,
+        revision: REVISION,
         prepare,
         infer,
         shape_dependence: ShapeDependence::Shapes,
@@ -70,7 +73,7 @@ impl Division {
         let identity = Identity {
             op_type,
             implementation: "strided",
-            revision: 1,
+            revision: REVISION,
         };
         Division {
             tuned: identity.config(node, context, 0),
