@@ -227,6 +227,11 @@ impl<'a> KernelIo<'a> {
         ))
     }
 
+    /// The scratch memory, for what must be known before an output can be asked for.
+    pub fn workspace(&mut self) -> &mut [u8] {
+        self.workspace
+    }
+
     /// Declares that an output has the elements of an input under another shape; nothing is copied.
     pub fn alias_output(&mut self, index: usize, input: usize, shape: Shape) {
         let planned = self.outputs[index].take_planned();

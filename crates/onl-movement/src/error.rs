@@ -26,6 +26,13 @@ pub enum MovementError {
     },
     #[error("elements of {element_type} are narrower than a byte; cast them to a wider type first")]
     SubByte { element_type: ElementType },
+    #[error("elements of {element_type} cannot be reduced by '{reduction}'")]
+    Reduction {
+        reduction: &'static str,
+        element_type: ElementType,
+    },
+    #[error("elements of {element_type} are not compared with zero")]
+    Zero { element_type: ElementType },
     #[error("elements of {from} cannot be cast to {to}")]
     Cast { from: ElementType, to: ElementType },
     /// `position` is that of the first string that does not parse.

@@ -1,4 +1,4 @@
-//! Kernels that move data: transpose, concat, split, slice, gather, expand, tile, pad, cast.
+//! Kernels that move data: transpose, concat, split, slice, gather, scatter, expand, tile, pad, cast and their kin.
 //!
 //! Movement works by the width of an element, not by its type: 1, 2, 4, 8 and 16 bytes, and strings. Every output
 //! element is written exactly once with a copy of one input element (or a fill value), so bits cannot depend on how
@@ -13,7 +13,10 @@ mod error;
 mod execution;
 mod float8;
 mod gather;
+mod indices;
 mod pad;
+mod scatter;
+mod select;
 mod strided;
 mod transpose;
 mod turn;
@@ -26,12 +29,14 @@ pub use execution::Execution;
 pub use float8::{Float8, Float8Kind};
 pub use gather::{gather, gather_elements, gather_nd};
 pub use pad::{PadMode, pad};
+pub use scatter::{Reduction, scatter_elements, scatter_nd, scatter_sequence};
+pub use select::{count_blocks, count_chosen, one_hot, reverse_sequence, words, write_positions};
 pub use strided::{SliceAxis, expand, slice, tile, triangle};
-pub use transpose::transpose;
+pub use transpose::{rearrange, transpose};
 
 use onl_profiling::{RegionSite, region_site};
 
-/// Region of strided copies: slices, expansion, tiling.
+/// Region of strided copies: slices, expansion, tiling, reversal.
 pub static STRIDED: RegionSite = region_site!("movement.strided");
 /// Region of transpositions.
 pub static TRANSPOSE: RegionSite = region_site!("movement.transpose");
@@ -41,6 +46,12 @@ pub static CONCAT: RegionSite = region_site!("movement.concat");
 pub static SPLIT: RegionSite = region_site!("movement.split");
 /// Region of gathers.
 pub static GATHER: RegionSite = region_site!("movement.gather");
+/// Region of scatters.
+pub static SCATTER: RegionSite = region_site!("movement.scatter");
+/// Region of searches for elements that are not zero.
+pub static POSITIONS: RegionSite = region_site!("movement.positions");
+/// Region of one-hot encodings.
+pub static ONE_HOT: RegionSite = region_site!("movement.one_hot");
 /// Region of paddings.
 pub static PAD: RegionSite = region_site!("movement.pad");
 /// Region of casts.

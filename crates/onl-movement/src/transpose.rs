@@ -20,6 +20,13 @@ pub fn transpose(
     execution: &Execution<'_>,
 ) -> Result<(), MovementError> {
     let dims = input.dims();
+    let layout = permuted_layout(dims, perm)?;
+    check_output(input.element_type(), output, &layout.sizes)?;
+    copy_layout(&input, &layout, output, execution, &TRANSPOSE)
+}
+
+/// The layout of an output whose axis `a` is axis `perm[a]` of the input.
+fn permuted_layout(dims: &[usize], perm: &[usize]) -> Result<Layout, MovementError> {
     let mut seen: Axes<bool> = SmallVec::from_elem(false, dims.len());
     let valid = perm.len() == dims.len()
         && perm
@@ -31,15 +38,43 @@ pub fn transpose(
             format!("{perm:?} is no permutation of the axes"),
         ));
     }
-    let permuted: Shape = perm.iter().map(|&a| dims[a]).collect();
-    check_output(input.element_type(), output, &permuted)?;
     let steps = row_major_strides(dims);
-    let layout = Layout {
-        sizes: SmallVec::from_slice(&permuted),
+    Ok(Layout {
+        sizes: perm.iter().map(|&a| dims[a]).collect(),
         strides: perm.iter().map(|&a| steps[a] as isize).collect(),
         offset: 0,
-    };
-    copy_layout(&input, &layout, output, execution, &TRANSPOSE)
+    })
+}
+
+/// As [`transpose`] of the input under the shape `dims`, into an output of any shape of as many elements: axes are
+/// split, permuted and joined again (ONNX `DepthToSpace`, `SpaceToDepth`).
+///
+/// # Errors
+/// [`MovementError::Shapes`] when `dims` or the output have another number of elements than the input, or `perm` is no
+/// permutation.
+pub fn rearrange(
+    input: TensorView<'_>,
+    dims: &[usize],
+    perm: &[usize],
+    output: &mut TensorViewMut<'_>,
+    execution: &Execution<'_>,
+) -> Result<(), MovementError> {
+    let input = input.with_dims(dims)?;
+    let shape = Shape::new(output.dims());
+    check_output(input.element_type(), output, &shape)?;
+    if shape.iter().product::<usize>() != input.len() {
+        return Err(MovementError::shapes(
+            &[dims, &shape],
+            "both must have as many elements",
+        ));
+    }
+    copy_layout(
+        &input,
+        &permuted_layout(dims, perm)?,
+        output,
+        execution,
+        &TRANSPOSE,
+    )
 }
 
 /// Rows and columns of the blocks of a matrix of this size: as many elements a block for flat and steep matrices as

@@ -1,4 +1,4 @@
-//! Transpose, Expand, Tile, Trilu.
+//! Transpose, DepthToSpace, SpaceToDepth, Expand, Tile, Trilu.
 
 use super::support::{NUMERIC_TYPES, check_inputs, shape_error};
 use super::{Division, entry, matrix};
@@ -9,12 +9,29 @@ use crate::{
 };
 use onl_executor::Lanes;
 use onl_ir::{Attribute, Dim, NodeView};
-use onl_movement::{STRIDED, TRANSPOSE, expand, tile, transpose, triangle};
+use onl_movement::{STRIDED, TRANSPOSE, expand, rearrange, tile, transpose, triangle};
 use onl_tensor::{ElementType, Shape};
 use smallvec::SmallVec;
 
 pub(super) fn entries() -> Vec<KernelEntry> {
+    let depth_to_space = KernelEntry {
+        regions: const { &[&TRANSPOSE] },
+        ..entry(
+            "DepthToSpace",
+            (1, i64::MAX),
+            prepare_depth_to_space,
+            infer_space,
+            depth_to_space_examples,
+        )
+    };
     vec![
+        KernelEntry {
+            op_type: "SpaceToDepth",
+            prepare: prepare_space_to_depth,
+            examples: space_to_depth_examples,
+            ..depth_to_space.clone()
+        },
+        depth_to_space,
         KernelEntry {
             regions: const { &[&TRANSPOSE] },
             ..entry(
@@ -142,6 +159,181 @@ fn transpose_examples(element_type: ElementType, size: usize) -> Vec<Example> {
             .with_attribute("perm", Attribute::Ints(vec![1, 0])),
         Example::new("heads", vec![heads])
             .with_attribute("perm", Attribute::Ints(vec![0, 2, 1, 3])),
+    ]
+}
+
+/// DepthToSpace and SpaceToDepth: axes split, permuted and joined.
+struct Space {
+    to_depth: bool,
+    block: usize,
+    /// Whether the block's place comes before the channel in the order of depth.
+    place_first: bool,
+    division: Division,
+}
+
+fn space(
+    node: &NodeView<'_>,
+    context: &PrepareContext<'_>,
+    to_depth: bool,
+) -> Result<Box<dyn PreparedKernel>, PrepareError> {
+    check_inputs(node, 1, 1)?;
+    let (op_type, mode_since) = if to_depth {
+        ("SpaceToDepth", 28)
+    } else {
+        ("DepthToSpace", 11)
+    };
+    let place_first = match node.string("mode")?.unwrap_or("DCR") {
+        "DCR" => true,
+        "CRD" if node.opset >= mode_since => false,
+        other => {
+            return Err(PrepareError::Attribute {
+                attribute: "mode",
+                reason: format!("'{other}' is neither DCR nor (since version {mode_since}) CRD"),
+            });
+        }
+    };
+    Ok(Box::new(Space {
+        to_depth,
+        block: block_size(node)?,
+        place_first,
+        division: Division::new(op_type, node, context),
+    }))
+}
+
+fn block_size(node: &NodeView<'_>) -> Result<usize, PrepareError> {
+    let value = node.int("blocksize")?.unwrap_or(0);
+    usize::try_from(value)
+        .ok()
+        .filter(|&block| block > 0)
+        .ok_or_else(|| PrepareError::Attribute {
+            attribute: "blocksize",
+            reason: format!("{value} is not positive"),
+        })
+}
+
+fn prepare_depth_to_space(
+    node: &NodeView<'_>,
+    context: &PrepareContext<'_>,
+) -> Result<Box<dyn PreparedKernel>, PrepareError> {
+    space(node, context, false)
+}
+
+fn prepare_space_to_depth(
+    node: &NodeView<'_>,
+    context: &PrepareContext<'_>,
+) -> Result<Box<dyn PreparedKernel>, PrepareError> {
+    space(node, context, true)
+}
+
+impl PreparedKernel for Space {
+    fn run(&self, io: &mut KernelIo<'_>, lanes: Lanes<'_>) -> Result<(), KernelError> {
+        let input = io.input(0)?;
+        let block = self.block;
+        let refuse = || {
+            shape_error(
+                &[input.dims()],
+                format!("four axes that blocks of {block} divide are needed"),
+            )
+        };
+        let &[batch, depth, height, width] = input.dims() else {
+            return Err(refuse());
+        };
+        let (divided, perm, shape) = if self.to_depth {
+            if !height.is_multiple_of(block) || !width.is_multiple_of(block) {
+                return Err(refuse());
+            }
+            let (height, width) = (height / block, width / block);
+            let perm = if self.place_first {
+                [0, 3, 5, 1, 2, 4]
+            } else {
+                [0, 1, 3, 5, 2, 4]
+            };
+            let area = depth * block * block;
+            (
+                [batch, depth, height, block, width, block],
+                perm,
+                [batch, area, height, width],
+            )
+        } else {
+            let area = block * block;
+            if !depth.is_multiple_of(area) {
+                return Err(refuse());
+            }
+            let depth = depth / area;
+            let shape = [batch, depth, height * block, width * block];
+            if self.place_first {
+                (
+                    [batch, block, block, depth, height, width],
+                    [0, 3, 4, 1, 5, 2],
+                    shape,
+                )
+            } else {
+                (
+                    [batch, depth, block, block, height, width],
+                    [0, 1, 4, 2, 5, 3],
+                    shape,
+                )
+            }
+        };
+        let execution = self.division.execution(input.len(), lanes);
+        let mut output = io.output(0, input.element_type(), &shape)?;
+        Ok(rearrange(input, &divided, &perm, &mut output, &execution)?)
+    }
+}
+
+fn infer_space(context: &mut InferContext<'_>) -> Result<(), InferError> {
+    let element_type = context.element_type(0)?;
+    let block = block_size(&context.node)?;
+    let to_depth = context.node.node.op.op_type == "SpaceToDepth";
+    let dims = match context.dims(0) {
+        Some([batch, depth, height, width]) => {
+            let scaled = |dim: &Dim, factor: usize, multiply: bool| match dim {
+                Dim::Known(size) if multiply => Dim::Known(size.saturating_mul(factor)),
+                Dim::Known(size) => Dim::Known(size / factor),
+                _ => Dim::Unknown,
+            };
+            Some(vec![
+                batch.clone(),
+                scaled(depth, block.saturating_mul(block), to_depth),
+                scaled(height, block, !to_depth),
+                scaled(width, block, !to_depth),
+            ])
+        }
+        Some(dims) => {
+            return Err(InferError::Shapes(format!(
+                "four axes are needed, the input has {}",
+                dims.len()
+            )));
+        }
+        None => None,
+    };
+    context.set_output(0, element_type, dims);
+    Ok(())
+}
+
+fn depth_to_space_examples(element_type: ElementType, size: usize) -> Vec<Example> {
+    let side = ((size as f64 / 16.0).sqrt() as usize).max(1);
+    ["DCR", "CRD"]
+        .into_iter()
+        .map(|mode| {
+            Example::new(
+                mode,
+                vec![ExampleInput::random(element_type, &[1, 16, side, side])],
+            )
+            .with_attribute("blocksize", Attribute::Int(2))
+            .with_attribute("mode", Attribute::String(mode.into()))
+        })
+        .collect()
+}
+
+fn space_to_depth_examples(element_type: ElementType, size: usize) -> Vec<Example> {
+    let side = ((size as f64 / 16.0).sqrt() as usize).max(1) * 2;
+    vec![
+        Example::new(
+            "image",
+            vec![ExampleInput::random(element_type, &[1, 4, side, side])],
+        )
+        .with_attribute("blocksize", Attribute::Int(2)),
     ]
 }
 

@@ -1,10 +1,12 @@
 //! Adapters of the movement family: operators that copy, rearrange or convert elements.
 
 mod arrange;
+mod choose;
 mod convert;
 mod index;
 mod join;
 mod pad;
+mod scatter;
 mod select;
 pub(crate) mod support;
 
@@ -28,9 +30,11 @@ pub(crate) fn entries() -> Vec<KernelEntry> {
     let mut entries = arrange::entries();
     entries.extend(join::entries());
     entries.extend(select::entries());
+    entries.extend(scatter::entries());
     entries.extend(pad::entries());
     entries.extend(convert::entries());
     entries.extend(index::entries());
+    entries.extend(choose::entries());
     entries
 }
 
@@ -70,15 +74,32 @@ struct Division {
 
 impl Division {
     fn new(op_type: &'static str, node: &NodeView<'_>, context: &PrepareContext<'_>) -> Self {
+        Self::named(op_type, "strided", 0, node, context)
+    }
+
+    /// For an implementation of another name, or one whose type is that of another input.
+    fn named(
+        op_type: &'static str,
+        implementation: &'static str,
+        input: usize,
+        node: &NodeView<'_>,
+        context: &PrepareContext<'_>,
+    ) -> Self {
         let identity = Identity {
             op_type,
-            implementation: "strided",
+            implementation,
             revision: REVISION,
         };
         Division {
-            tuned: identity.config(node, context, 0),
+            tuned: identity.config(node, context, input),
             tier: context.tier,
         }
+    }
+
+    /// How a call is executed that concerns a few elements.
+    fn serial() -> Execution<'static> {
+        let config = ParallelConfig::from_row(&ParallelConfig::schema().defaults());
+        Execution::new(Lanes::serial(), config, IsaTier::Scalar)
     }
 
     /// How a call that writes this many elements is executed.
@@ -105,6 +126,8 @@ impl From<MovementError> for KernelError {
                 size,
             },
             MovementError::SubByte { .. }
+            | MovementError::Reduction { .. }
+            | MovementError::Zero { .. }
             | MovementError::Cast { .. }
             | MovementError::Parse { .. } => KernelError::InvalidInput {
                 index: 0,

@@ -1,15 +1,17 @@
-//! Slice, Gather, GatherElements, GatherND.
+//! Slice, Gather, GatherElements, GatherND, ReverseSequence.
 
 use super::support::{Integers, axis_of, check_inputs, known_integers, shape_error};
 use super::{Division, entry};
-use crate::infer::resolve_axis;
+use crate::infer::{resolve_axis, same_as_first};
 use crate::{
     Example, ExampleInput, InferContext, InferError, KernelEntry, KernelError, KernelIo,
     PrepareContext, PrepareError, PreparedKernel, ShapeDependence,
 };
 use onl_executor::Lanes;
 use onl_ir::{Attribute, Dim, NodeView};
-use onl_movement::{GATHER, STRIDED, SliceAxis, gather, gather_elements, gather_nd, slice};
+use onl_movement::{
+    GATHER, STRIDED, SliceAxis, gather, gather_elements, gather_nd, reverse_sequence, slice,
+};
 use onl_tensor::{ElementType, Shape, Tensor};
 use smallvec::SmallVec;
 use std::sync::Arc;
@@ -42,6 +44,16 @@ pub(super) fn entries() -> Vec<KernelEntry> {
             shape_dependence: ShapeDependence::Values(&[1, 2, 3, 4]),
             examples: slice_examples_10,
             ..slice
+        },
+        KernelEntry {
+            regions: const { &[&STRIDED] },
+            ..entry(
+                "ReverseSequence",
+                (10, i64::MAX),
+                prepare_reverse,
+                same_as_first,
+                reverse_examples,
+            )
         },
         gather.clone(),
         KernelEntry {
@@ -468,6 +480,59 @@ fn gather_nd_examples(element_type: ElementType, size: usize) -> Vec<Example> {
         vec![
             ExampleInput::random(element_type, &[16, 16, 64]),
             ExampleInput::Constant(Arc::new(indices)),
+        ],
+    )]
+}
+
+struct ReverseSequence {
+    time: usize,
+    division: Division,
+}
+
+fn prepare_reverse(
+    node: &NodeView<'_>,
+    context: &PrepareContext<'_>,
+) -> Result<Box<dyn PreparedKernel>, PrepareError> {
+    check_inputs(node, 2, 2)?;
+    let time = node.int("time_axis")?.unwrap_or(0);
+    let batch = node.int("batch_axis")?.unwrap_or(1);
+    if !matches!((time, batch), (0, 1) | (1, 0)) {
+        return Err(PrepareError::Attribute {
+            attribute: "time_axis",
+            reason: format!(
+                "time and batch axis must be 0 and 1 or 1 and 0, not {time} and {batch}"
+            ),
+        });
+    }
+    Ok(Box::new(ReverseSequence {
+        time: time as usize,
+        division: Division::new("ReverseSequence", node, context),
+    }))
+}
+
+impl PreparedKernel for ReverseSequence {
+    fn run(&self, io: &mut KernelIo<'_>, lanes: Lanes<'_>) -> Result<(), KernelError> {
+        let (input, lengths) = (io.input(0)?, io.input(1)?);
+        let execution = self.division.execution(input.len(), lanes);
+        let mut output = io.output(0, input.element_type(), input.dims())?;
+        Ok(reverse_sequence(
+            input,
+            lengths,
+            self.time,
+            &mut output,
+            &execution,
+        )?)
+    }
+}
+
+fn reverse_examples(element_type: ElementType, size: usize) -> Vec<Example> {
+    let steps = (size / 256).max(1);
+    let lengths: Vec<i64> = (0..4).map(|b| (steps / (b + 1)) as i64).collect();
+    vec![Example::new(
+        "batch",
+        vec![
+            ExampleInput::random(element_type, &[steps, 4, 64]),
+            ExampleInput::integers(&lengths),
         ],
     )]
 }
