@@ -21,24 +21,22 @@ pub struct Float8 {
     kind: Float8Kind,
     mantissa_bits: u32,
     bias: i32,
-    largest: f32,
 }
 
 impl Float8 {
     /// The format of an element type, if it is one of the four.
     pub fn of(element_type: ElementType) -> Option<Self> {
-        let (kind, mantissa_bits, bias, largest) = match element_type {
-            ElementType::Float8E4M3FN => (Float8Kind::E4M3FN, 3, 7, 448.0),
-            ElementType::Float8E4M3FNUZ => (Float8Kind::E4M3FNUZ, 3, 8, 240.0),
-            ElementType::Float8E5M2 => (Float8Kind::E5M2, 2, 15, 57344.0),
-            ElementType::Float8E5M2FNUZ => (Float8Kind::E5M2FNUZ, 2, 16, 57344.0),
+        let (kind, mantissa_bits, bias) = match element_type {
+            ElementType::Float8E4M3FN => (Float8Kind::E4M3FN, 3, 7),
+            ElementType::Float8E4M3FNUZ => (Float8Kind::E4M3FNUZ, 3, 8),
+            ElementType::Float8E5M2 => (Float8Kind::E5M2, 2, 15),
+            ElementType::Float8E5M2FNUZ => (Float8Kind::E5M2FNUZ, 2, 16),
             _ => return None,
         };
         Some(Float8 {
             kind,
             mantissa_bits,
             bias,
-            largest,
         })
     }
 
@@ -73,42 +71,39 @@ impl Float8 {
 
     /// Nearest byte, ties to even. A value beyond the largest one (after rounding) becomes the largest one when
     /// `saturate` is set, else infinity, or NaN in formats without it.
+    #[inline(always)]
     pub fn encode(self, value: f32, saturate: bool) -> u8 {
-        let sign = if value.is_sign_negative() { 0x80 } else { 0 };
-        let nan = match self.kind {
-            Float8Kind::E4M3FN | Float8Kind::E5M2 => 0x7f | sign,
-            Float8Kind::E4M3FNUZ | Float8Kind::E5M2FNUZ => 0x80,
+        let bits = value.to_bits();
+        let (sign, magnitude) = (bits >> 24 & 0x80, bits & 0x7fff_ffff);
+        let drop = 23 - self.mantissa_bits;
+        let bias = 127 - self.bias as u32;
+        // Normal numbers: rounded on their bits, then the exponent is rebased.
+        let rounded = (magnitude + (1 << (drop - 1)) - 1 + (magnitude >> drop & 1)) >> drop;
+        let normal = rounded.wrapping_sub(bias << self.mantissa_bits);
+        // Denormal numbers: added to a power of two whose last place is theirs.
+        let magic = (bias + 1 + drop) << 23;
+        let sum = f32::from_bits(magnitude) + f32::from_bits(magic);
+        let denormal = sum.to_bits().wrapping_sub(magic);
+        let is_denormal = magnitude < (bias + 1) << 23;
+        let code = if is_denormal { denormal } else { normal };
+        let (largest, unsigned_zero) = (u32::from(self.largest_code()), self.unsigned_zero());
+        let nan = if unsigned_zero { 0x80 } else { 0x7f | sign };
+        let beyond = match (saturate, self.kind) {
+            (true, _) => largest | sign,
+            (false, Float8Kind::E5M2) => 0x7c | sign,
+            (false, _) => nan,
         };
-        if value.is_nan() {
-            return nan;
-        }
-        let magnitude = value.abs();
-        let smallest_exponent = 1 - self.bias;
-        let code = if magnitude < 2f32.powi(smallest_exponent) {
-            let scale = self.mantissa_bits as i32 - smallest_exponent;
-            (magnitude * 2f32.powi(scale)).round_ties_even() as u8
+        let inside = if unsigned_zero && code == 0 {
+            0
         } else {
-            let drop = 23 - self.mantissa_bits;
-            let bits = magnitude.to_bits();
-            let rounded = (bits + (1 << (drop - 1)) - 1 + (bits >> drop & 1)) >> drop << drop;
-            if magnitude.is_infinite() || f32::from_bits(rounded) > self.largest {
-                if saturate {
-                    self.largest_code() | sign
-                } else if self.kind == Float8Kind::E5M2 {
-                    0x7c | sign
-                } else {
-                    nan
-                }
-            } else {
-                let exponent = (rounded >> 23) as i32 - 127 + self.bias;
-                let mantissa = rounded >> drop & ((1 << self.mantissa_bits) - 1);
-                ((exponent as u32) << self.mantissa_bits | mantissa) as u8
-            }
+            code | sign
         };
-        match code | sign {
-            0x80 if self.unsigned_zero() && magnitude < self.largest => 0,
-            code => code,
-        }
+        let result = if !is_denormal && normal > largest {
+            beyond
+        } else {
+            inside
+        };
+        (if magnitude > 0x7f80_0000 { nan } else { result }) as u8
     }
 
     fn largest_code(self) -> u8 {

@@ -22,7 +22,7 @@ mod transpose;
 mod turn;
 mod unit;
 
-pub use cast::cast;
+pub use cast::{CastRules, ScaleRounding, cast};
 pub use concat::{concat, split};
 pub use error::MovementError;
 pub use execution::Execution;

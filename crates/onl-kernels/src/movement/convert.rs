@@ -8,7 +8,7 @@ use crate::{
 };
 use onl_executor::Lanes;
 use onl_ir::{Attribute, Dim, NodeView};
-use onl_movement::{CAST, cast};
+use onl_movement::{CAST, CastRules, ScaleRounding, cast};
 use onl_tensor::{ElementType, Shape};
 
 /// Element types that casts start from and lead to.
@@ -33,6 +33,12 @@ const TYPES: &[ElementType] = {
         Float8E4M3FNUZ,
         Float8E5M2,
         Float8E5M2FNUZ,
+        Float8E8M0,
+        UInt4,
+        Int4,
+        Float4E2M1,
+        UInt2,
+        Int2,
     ]
 };
 
@@ -62,7 +68,7 @@ pub(super) fn entries() -> Vec<KernelEntry> {
 struct Cast {
     /// `None` takes the type of input 1.
     to: Option<ElementType>,
-    saturate: bool,
+    rules: CastRules,
     division: Division,
 }
 
@@ -81,6 +87,24 @@ fn target(node: &NodeView<'_>) -> Result<ElementType, PrepareError> {
         })
 }
 
+fn rules(node: &NodeView<'_>) -> Result<CastRules, PrepareError> {
+    let rounding = match node.string("round_mode")?.unwrap_or("up") {
+        "up" => ScaleRounding::Up,
+        "down" => ScaleRounding::Down,
+        "nearest" => ScaleRounding::Nearest,
+        other => {
+            return Err(PrepareError::Attribute {
+                attribute: "round_mode",
+                reason: format!("'{other}' is none of up, down and nearest"),
+            });
+        }
+    };
+    Ok(CastRules {
+        saturate: node.int("saturate")?.unwrap_or(1) != 0,
+        rounding,
+    })
+}
+
 fn prepare_cast(
     node: &NodeView<'_>,
     context: &PrepareContext<'_>,
@@ -88,7 +112,7 @@ fn prepare_cast(
     check_inputs(node, 1, 1)?;
     Ok(Box::new(Cast {
         to: Some(target(node)?),
-        saturate: node.int("saturate")?.unwrap_or(1) != 0,
+        rules: rules(node)?,
         division: Division::new("Cast", node, context),
     }))
 }
@@ -100,7 +124,7 @@ fn prepare_cast_like(
     check_inputs(node, 2, 2)?;
     Ok(Box::new(Cast {
         to: None,
-        saturate: node.int("saturate")?.unwrap_or(1) != 0,
+        rules: rules(node)?,
         division: Division::new("CastLike", node, context),
     }))
 }
@@ -118,7 +142,7 @@ impl PreparedKernel for Cast {
         }
         let execution = self.division.execution(input.len(), lanes);
         let mut output = io.output(0, to, input.dims())?;
-        Ok(cast(input, self.saturate, &mut output, &execution)?)
+        Ok(cast(input, self.rules, &mut output, &execution)?)
     }
 }
 

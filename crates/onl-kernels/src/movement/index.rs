@@ -9,7 +9,8 @@ use crate::{
 use onl_executor::Lanes;
 use onl_ir::{Attribute, Dim, NodeView};
 use onl_movement::{
-    CAST, ONE_HOT, POSITIONS, cast, count_blocks, count_chosen, one_hot, words, write_positions,
+    CAST, CastRules, ONE_HOT, POSITIONS, cast, count_blocks, count_chosen, one_hot, words,
+    write_positions,
 };
 use onl_tensor::{Element, ElementType, Shape, Tensor, TensorViewMut, bf16, f16};
 use std::sync::Arc;
@@ -150,7 +151,12 @@ fn number(index: usize, view: &onl_tensor::TensorView<'_>) -> Result<i64, Kernel
         });
     }
     let mut target = TensorViewMut::from_slice(dims, &mut value)?;
-    cast(*view, true, &mut target, &Division::serial())?;
+    cast(
+        *view,
+        CastRules::default(),
+        &mut target,
+        &Division::serial(),
+    )?;
     Ok(value[0])
 }
 
@@ -191,7 +197,7 @@ impl PreparedKernel for OneHot {
         let unsigned = indices.element_type() == ElementType::UInt64;
         cast(
             indices,
-            true,
+            CastRules::default(),
             &mut TensorViewMut::from_slice(dims, places)?,
             &execution,
         )?;

@@ -3,7 +3,7 @@ use crate::Execution;
 use onl_cpu::IsaTier;
 use onl_executor::CpuExecutor;
 use onl_snapshot::ParallelConfig;
-use onl_tensor::Tensor;
+use onl_tensor::{Bool, Element, Tensor, bf16, f16};
 use proptest::prelude::*;
 
 fn everywhere(mut body: impl FnMut(&Execution<'_>)) {
@@ -26,7 +26,16 @@ fn try_cast(input: &Tensor, to: ElementType, saturate: bool) -> Result<Tensor, M
     everywhere(|execution| {
         let mut output = Tensor::zeros(to, input.dims()).unwrap();
         let mut view = output.view_mut().unwrap();
-        let outcome = cast(input.view(), saturate, &mut view, execution).map(|()| output);
+        let outcome = cast(
+            input.view(),
+            CastRules {
+                saturate,
+                ..CastRules::default()
+            },
+            &mut view,
+            execution,
+        )
+        .map(|()| output);
         match &result {
             None => result = Some(outcome),
             Some(first) => assert_eq!(*first, outcome, "every division and tier agrees"),
