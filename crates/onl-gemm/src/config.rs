@@ -11,6 +11,9 @@ const TILE_N: &str = "algorithm.tile_n";
 const TILE_K: &str = "algorithm.tile_k";
 const PACK_B_MINIMUM_ELEMENTS: &str = "algorithm.pack_b_minimum_elements";
 const SKINNY_M_LIMIT: &str = "algorithm.skinny_m_limit";
+const CHUNKS_PER_PARTICIPANT: &str = "parallel.chunks_per_participant";
+const BLOCKS_PER_PACKED_B: &str = "algorithm.blocks_per_packed_b";
+const WIDEN_M_LIMIT: &str = "algorithm.widen_m_limit";
 
 /// Whether B is packed at a call. A constant B is always packed, at preparation; a B whose rows are not contiguous,
 /// or of a 16-bit type, is always packed at the call.
@@ -31,6 +34,8 @@ pub struct GemmConfig {
     pub fmas_per_work_unit: usize,
     /// Products of fewer chunks run on the caller alone.
     pub minimum_tasks: usize,
+    /// Claims that a lane makes, on average, when products are large.
+    pub chunks_per_participant: usize,
     /// Most lanes; 0 leaves it to the session.
     pub maximum_participants: usize,
     /// Whether B is packed.
@@ -45,6 +50,10 @@ pub struct GemmConfig {
     pub pack_b_minimum_elements: usize,
     /// Most rows for which B is read in place whatever its size.
     pub skinny_m_limit: usize,
+    /// Blocks of A that use a panel which is packed at a call.
+    pub blocks_per_packed_b: usize,
+    /// Most rows of a block for which panels of f16 are widened in registers.
+    pub widen_m_limit: usize,
 }
 
 const fn integer(
@@ -67,11 +76,11 @@ const fn integer(
     }
 }
 
-/// Parameters of every product, then those of products whose B can be read in place.
-const PARAMETERS: &[Parameter] = &[
+/// Parameters of every product.
+const EVERY: [Parameter; 7] = [
     integer(
         FMAS_PER_WORK_UNIT,
-        1 << 19,
+        1 << 18,
         1 << 10,
         1 << 50,
         "multiply-adds",
@@ -84,6 +93,14 @@ const PARAMETERS: &[Parameter] = &[
         1 << 40,
         "chunks",
         "Products of fewer chunks run on the caller alone.",
+    ),
+    integer(
+        CHUNKS_PER_PARTICIPANT,
+        4,
+        1,
+        64,
+        "chunks",
+        "Claims that a lane makes, on average, when products are large.",
     ),
     integer(
         MAXIMUM_PARTICIPANTS,
@@ -103,11 +120,11 @@ const PARAMETERS: &[Parameter] = &[
     ),
     integer(
         TILE_N,
-        128,
+        1_024,
         16,
         8_192,
         "columns",
-        "Columns of a block of B, rounded up to whole panels.",
+        "Columns between two visits to the output where k has several slices, rounded up to whole panels.",
     ),
     integer(
         TILE_K,
@@ -117,6 +134,10 @@ const PARAMETERS: &[Parameter] = &[
         "steps",
         "Steps of k between two visits to the output; blocks of the specification are cut, never joined.",
     ),
+];
+
+/// Parameters of products whose B can be read in place.
+const OF_NATIVE: [Parameter; 4] = [
     Parameter {
         name: PATH,
         kind: ParameterKind::Choice {
@@ -142,16 +163,50 @@ const PARAMETERS: &[Parameter] = &[
         "rows",
         "Most rows of A for which B is read in place whatever its size, when the path is chosen by size.",
     ),
+    integer(
+        BLOCKS_PER_PACKED_B,
+        2,
+        1,
+        64,
+        "blocks",
+        "Blocks of A that use a panel which is packed at a call.",
+    ),
 ];
-const PARAMETERS_OF_EVERY_PRODUCT: usize = 6;
+
+/// Parameters of products of 16-bit types.
+const OF_WIDENED: [Parameter; 1] = [integer(
+    WIDEN_M_LIMIT,
+    24,
+    0,
+    1 << 20,
+    "rows",
+    "Most rows of a block for which tiles widen constant f16; above, panels are widened once for all tiles.",
+)];
+
+const fn joined<const N: usize>(more: &[Parameter]) -> [Parameter; N] {
+    let mut all = [EVERY[0]; N];
+    let mut index = 0;
+    while index < N {
+        all[index] = if index < EVERY.len() {
+            EVERY[index]
+        } else {
+            more[index - EVERY.len()]
+        };
+        index += 1;
+    }
+    all
+}
+
+static PARAMETERS: [Parameter; EVERY.len() + OF_NATIVE.len()] = joined(&OF_NATIVE);
+static WIDENED_PARAMETERS: [Parameter; EVERY.len() + OF_WIDENED.len()] = joined(&OF_WIDENED);
 
 static SCHEMA: Schema = Schema {
-    parameters: PARAMETERS,
+    parameters: &PARAMETERS,
     check: |_| Ok(()),
 };
 
 static WIDENED_SCHEMA: Schema = Schema {
-    parameters: PARAMETERS.split_at(PARAMETERS_OF_EVERY_PRODUCT).0,
+    parameters: &WIDENED_PARAMETERS,
     check: |_| Ok(()),
 };
 
@@ -161,13 +216,15 @@ impl TunedConfig for GemmConfig {
     }
 
     fn from_row(row: &ParameterRow) -> Self {
-        // Rows of the schema of 16-bit types leave out what cannot be chosen there.
-        let defaults = SCHEMA.defaults();
-        let row = ParameterRow(defaults.0.into_iter().chain(row.0.clone()).collect());
+        // A row of one schema leaves out what can be chosen in the other alone.
+        let defaults = [SCHEMA.defaults().0, WIDENED_SCHEMA.defaults().0];
+        let all = defaults.into_iter().flatten().chain(row.0.clone());
+        let row = ParameterRow(all.collect());
         let size = |name| usize::try_from(row.integer(name)).unwrap_or(usize::MAX);
         GemmConfig {
             fmas_per_work_unit: size(FMAS_PER_WORK_UNIT),
             minimum_tasks: size(MINIMUM_TASKS),
+            chunks_per_participant: size(CHUNKS_PER_PARTICIPANT),
             maximum_participants: size(MAXIMUM_PARTICIPANTS),
             path: match row.choice(PATH) {
                 "packed" => PathChoice::Packed,
@@ -179,6 +236,8 @@ impl TunedConfig for GemmConfig {
             tile_k: size(TILE_K),
             pack_b_minimum_elements: size(PACK_B_MINIMUM_ELEMENTS),
             skinny_m_limit: size(SKINNY_M_LIMIT),
+            blocks_per_packed_b: size(BLOCKS_PER_PACKED_B),
+            widen_m_limit: size(WIDEN_M_LIMIT),
         }
     }
 }
@@ -221,18 +280,23 @@ impl GemmConfig {
             vec![shallow, deep]
         };
         candidates.extend([
-            row("wide_blocks", &[(TILE_N, 256)]),
-            row("narrow_blocks", &[(TILE_N, 64)]),
-            row("low_wide_blocks", &[(TILE_M, 72), (TILE_N, 256)]),
+            row("high_blocks", &[(TILE_M, 252)]),
+            row("low_blocks", &[(TILE_M, 72)]),
+            row("narrow_runs", &[(TILE_N, 256)]),
+            row("wide_runs", &[(TILE_N, 4_096)]),
             row(
                 "pack_small_b",
                 &[(PACK_B_MINIMUM_ELEMENTS, 4_096), (SKINNY_M_LIMIT, 4)],
             ),
+            row("pack_large_b_only", &[(PACK_B_MINIMUM_ELEMENTS, 1 << 18)]),
+            row("packed_b_for_one_block", &[(BLOCKS_PER_PACKED_B, 1)]),
+            row("widen_few_rows", &[(WIDEN_M_LIMIT, 8)]),
+            row("widen_many_rows", &[(WIDEN_M_LIMIT, 96)]),
+            row("few_chunks", &[(CHUNKS_PER_PARTICIPANT, 1)]),
+            row("many_chunks", &[(CHUNKS_PER_PARTICIPANT, 16)]),
             row("coarse_chunks", &[(FMAS_PER_WORK_UNIT, 1 << 21)]),
-            row(
-                "fine_chunks",
-                &[(FMAS_PER_WORK_UNIT, 1 << 17), (TILE_N, 64)],
-            ),
+            row("fine_chunks", &[(FMAS_PER_WORK_UNIT, 1 << 16)]),
+            row("serial", &[(MAXIMUM_PARTICIPANTS, 1)]),
         ]);
         candidates.retain(|candidate| schema.check_row(&candidate.values).is_ok());
         candidates

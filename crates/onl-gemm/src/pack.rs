@@ -1,184 +1,211 @@
 //! Copies of operands in the order in which register tiles read them.
 
 use crate::tile::Kernels;
-use crate::{Compute, GemmError, Matrix, Storage};
-use onl_cpu::IsaTier;
-use onl_tensor::{AlignedBuffer, Element, TensorError};
-use std::marker::PhantomData;
+use crate::{Compute, Storage};
 use std::ops::Range;
 
-/// Edge of the squares in which a transpose is copied, so that both sides stay within a few cache lines.
-const SQUARE: usize = 16;
+/// Steps of k that a transposing copy widens at a time.
+const STRIP: usize = 64;
+/// Most elements of a vector.
+const MAXIMUM_LANES: usize = 16;
 
-/// A constant second operand, widened and laid out for one tier: panels of as many columns as a register tile has,
-/// each contiguous over all of k; the columns that the last panel has too many are zero.
-pub struct PackedB<S: Storage> {
-    panels: AlignedBuffer,
-    matrices: usize,
-    k: usize,
-    n: usize,
-    tier: IsaTier,
-    _storage: PhantomData<S>,
+/// What packing reads: anything that can write a panel of a factor. Register tiles see panels alone, so that no form
+/// of an operand is copied before it is packed.
+pub(crate) trait Source<T> {
+    /// Writes rows `ks` of columns `columns`, at most a panel's width, as `[k][width]`; columns that are missing
+    /// become zero.
+    ///
+    /// # Safety
+    /// The processor has the features of the kernels' tier, the source covers the rows and columns, and `target` is
+    /// valid for writing the panel.
+    unsafe fn panel(
+        &self,
+        ks: Range<usize>,
+        columns: Range<usize>,
+        kernels: &Kernels<T>,
+        target: *mut T,
+    );
 }
 
-impl<S: Storage> PackedB<S> {
-    /// Packs `matrices` matrices of `k` × `n`.
-    ///
-    /// # Errors
-    /// [`GemmError::Operand`] when the elements do not reach that far; [`GemmError::Tensor`] without memory;
-    /// [`GemmError::Plan`] for a tier that this processor does not run.
-    pub fn new(
-        b: &Matrix<'_, S>,
-        matrices: usize,
-        k: usize,
-        n: usize,
-        tier: IsaTier,
-    ) -> Result<Self, GemmError> {
-        if !IsaTier::available().contains(&tier) {
-            return Err(GemmError::Plan);
+/// A matrix at any strides, of a type that is widened to the type of accumulation.
+pub(crate) struct Strided<S> {
+    pub first: *const S,
+    pub row_stride: usize,
+    pub column_stride: usize,
+}
+
+impl<S: Storage> Source<S::Compute> for Strided<S> {
+    unsafe fn panel(
+        &self,
+        ks: Range<usize>,
+        columns: Range<usize>,
+        kernels: &Kernels<S::Compute>,
+        target: *mut S::Compute,
+    ) {
+        let (depth, width, live) = (ks.len(), kernels.columns(), columns.len());
+        let source = self
+            .first
+            .wrapping_add(ks.start * self.row_stride + columns.start * self.column_stride);
+        if self.column_stride == 1 && S::NATIVE && live == width {
+            // SAFETY: storage is the type of accumulation; the caller's pointers cover the panel.
+            unsafe { (kernels.copy_panel)(source.cast(), self.row_stride, depth, target) };
+            return;
         }
-        if !b.covers(matrices, k, n) {
-            return Err(GemmError::Operand {
-                operand: "B",
-                length: b.elements.len(),
-            });
-        }
-        let kernels = S::Compute::kernels(tier);
-        let width = kernels.columns();
-        let overflow = || TensorError::Overflow {
-            dims: vec![matrices, k, n],
-            element_type: S::Compute::TYPE,
-        };
-        let elements = n
-            .checked_next_multiple_of(width)
-            .and_then(|columns| columns.checked_mul(k))
-            .and_then(|elements| elements.checked_mul(matrices))
-            .ok_or_else(overflow)?;
-        let bytes = elements
-            .checked_mul(size_of::<S::Compute>())
-            .ok_or_else(overflow)?;
-        let mut panels = AlignedBuffer::zeroed(bytes)?;
-        let matrix = elements.checked_div(matrices).unwrap_or(0);
-        if matrix > 0 {
-            let start = panels.as_bytes_mut().as_mut_ptr().cast::<S::Compute>();
-            for index in 0..matrices {
-                // SAFETY: the buffer holds `matrices` matrices of whole panels and is aligned to a cache line; the
-                // elements of B reach as far as `covers` found.
-                unsafe {
-                    pack_panels(
-                        b.elements.as_ptr().add(index * b.batch_stride),
-                        b.row_stride,
-                        b.column_stride,
-                        0..k,
-                        0..n,
-                        kernels,
-                        start.add(index * matrix),
-                    );
-                }
+        // SAFETY: the panel holds depth · width elements.
+        let rows = unsafe { std::slice::from_raw_parts_mut(target, depth * width) };
+        if live < width {
+            for row in rows.chunks_exact_mut(width) {
+                row[live..].fill(S::Compute::ZERO);
             }
         }
-        Ok(PackedB {
-            panels,
-            matrices,
-            k,
-            n,
-            tier,
-            _storage: PhantomData,
-        })
-    }
-
-    /// Number of matrices.
-    pub fn matrices(&self) -> usize {
-        self.matrices
-    }
-
-    /// Rows and columns of a matrix.
-    pub fn dims(&self) -> (usize, usize) {
-        (self.k, self.n)
-    }
-
-    /// Tier whose layout this is.
-    pub fn tier(&self) -> IsaTier {
-        self.tier
-    }
-
-    /// Bytes held.
-    pub fn bytes(&self) -> usize {
-        self.panels.len()
-    }
-
-    /// First element of a matrix.
-    pub(crate) fn matrix(&self, index: usize) -> *const S::Compute {
-        let width = S::Compute::kernels(self.tier).columns();
-        let matrix = self.n.next_multiple_of(width) * self.k;
-        self.panels
-            .as_bytes()
-            .as_ptr()
-            .cast::<S::Compute>()
-            .wrapping_add(index * matrix)
-    }
-}
-
-impl<S: Storage> std::fmt::Debug for PackedB<S> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(
-            f,
-            "PackedB({} x {} x {}, {})",
-            self.matrices, self.k, self.n, self.tier
-        )
-    }
-}
-
-/// Copies rows `ks` and columns `columns` of B into panels `[panel][k][width]`; missing columns of the last panel
-/// become zero.
-///
-/// # Safety
-/// The processor has the tier's features. `b` is valid for reading the rows and columns at these strides, `target` for writing the panels.
-pub(crate) unsafe fn pack_panels<S: Storage>(
-    b: *const S,
-    row_stride: usize,
-    column_stride: usize,
-    ks: Range<usize>,
-    columns: Range<usize>,
-    kernels: &Kernels<S::Compute>,
-    target: *mut S::Compute,
-) {
-    let (depth, width) = (ks.len(), kernels.columns());
-    for (panel, first) in columns.clone().step_by(width).enumerate() {
-        let live = width.min(columns.end - first);
-        let source = b.wrapping_add(ks.start * row_stride + first * column_stride);
-        let panel = target.wrapping_add(panel * depth * width);
-        if S::NATIVE && column_stride == 1 && live == width {
-            // SAFETY: storage is the type of accumulation; B covers these rows and columns, the target this panel.
-            unsafe { (kernels.copy_panel)(source.cast(), row_stride, depth, panel) };
-            continue;
-        }
-        // SAFETY: a panel of the target holds depth · width elements.
-        let rows = unsafe { std::slice::from_raw_parts_mut(panel, depth * width) };
-        if column_stride == 1 {
+        if self.column_stride == 1 {
             for (k, row) in rows.chunks_exact_mut(width).enumerate() {
                 // SAFETY: `live` adjacent elements of row k are readable.
                 let elements = unsafe {
-                    std::slice::from_raw_parts(source.wrapping_add(k * row_stride), live)
+                    std::slice::from_raw_parts(source.wrapping_add(k * self.row_stride), live)
                 };
                 S::widen_slice(elements, &mut row[..live]);
-                row[live..].fill(S::Compute::ZERO);
             }
-            continue;
-        }
-        for k0 in (0..depth).step_by(SQUARE) {
-            let steps = SQUARE.min(depth - k0);
-            for column in 0..live {
-                let mut element = source.wrapping_add(k0 * row_stride + column * column_stride);
-                for k in k0..k0 + steps {
+        } else if self.row_stride == 1 {
+            // SAFETY: the caller's pointers cover `live` columns of `depth` elements and the panel.
+            unsafe {
+                transpose(
+                    source,
+                    self.column_stride,
+                    live,
+                    depth,
+                    target,
+                    width,
+                    kernels,
+                )
+            };
+        } else {
+            for (k, row) in rows.chunks_exact_mut(width).enumerate() {
+                for (column, slot) in row[..live].iter_mut().enumerate() {
+                    let element =
+                        source.wrapping_add(k * self.row_stride + column * self.column_stride);
                     // SAFETY: row k and this column are readable.
-                    rows[k * width + column] = unsafe { *element }.widen();
-                    element = element.wrapping_add(row_stride);
+                    *slot = unsafe { *element }.widen();
                 }
             }
-            for k in k0..k0 + steps {
-                rows[k * width + live..(k + 1) * width].fill(S::Compute::ZERO);
+        }
+    }
+}
+
+/// Packed panels of 16-bit elements.
+pub(crate) struct HalfPanels {
+    /// First panel.
+    pub first: *const u16,
+    /// Rows of a panel.
+    pub k: usize,
+    /// Position of the type in the table of kernels.
+    pub form: usize,
+}
+
+impl<T> Source<T> for HalfPanels {
+    unsafe fn panel(
+        &self,
+        ks: Range<usize>,
+        columns: Range<usize>,
+        kernels: &Kernels<T>,
+        target: *mut T,
+    ) {
+        let Some(halves) = kernels.halves else {
+            unreachable!("panels of 16-bit elements are made for tiers that read them");
+        };
+        let row = kernels.columns();
+        let panel = self
+            .first
+            .wrapping_add(columns.start / row * row * self.k + ks.start * row);
+        // SAFETY: handed on from the caller.
+        unsafe { (halves[self.form].widen_panel)(panel, ks.len(), target) };
+    }
+}
+
+/// `target[column · target_stride + row] = source[row · source_stride + column]`, widened.
+///
+/// # Safety
+/// The processor has the features of the kernels' tier; source and target are valid for `rows` × `columns`.
+unsafe fn transpose<S: Storage>(
+    source: *const S,
+    source_stride: usize,
+    rows: usize,
+    columns: usize,
+    target: *mut S::Compute,
+    target_stride: usize,
+    kernels: &Kernels<S::Compute>,
+) {
+    let lanes = kernels.lanes;
+    let mut widened = [S::Compute::ZERO; MAXIMUM_LANES * STRIP];
+    for row in (0..rows).step_by(lanes) {
+        let height = lanes.min(rows - row);
+        for strip in (0..columns).step_by(STRIP) {
+            let length = STRIP.min(columns - strip);
+            let first = source.wrapping_add(row * source_stride + strip);
+            let (from, stride) = if S::NATIVE {
+                (first.cast::<S::Compute>(), source_stride)
+            } else {
+                for i in 0..height {
+                    // SAFETY: `length` adjacent elements of row `row + i` are readable.
+                    let elements = unsafe {
+                        std::slice::from_raw_parts(first.wrapping_add(i * source_stride), length)
+                    };
+                    S::widen_slice(elements, &mut widened[i * STRIP..i * STRIP + length]);
+                }
+                (widened.as_ptr(), STRIP)
+            };
+            let to = target.wrapping_add(strip * target_stride + row);
+            let squares = if height == lanes {
+                length - length % lanes
+            } else {
+                0
+            };
+            for column in (0..squares).step_by(lanes) {
+                // SAFETY: whole squares lie inside source and target.
+                unsafe {
+                    (kernels.transpose)(
+                        from.wrapping_add(column),
+                        stride,
+                        to.wrapping_add(column * target_stride),
+                        target_stride,
+                    )
+                };
             }
+            for column in squares..length {
+                for i in 0..height {
+                    // SAFETY: the element lies inside source and target.
+                    unsafe {
+                        *to.wrapping_add(column * target_stride + i) =
+                            *from.wrapping_add(i * stride + column);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Copies rows `ks` and columns `columns` of a factor into panels `[panel][k][width]`.
+///
+/// # Safety
+/// As [`Source::panel`], for all panels.
+pub(crate) unsafe fn pack_panels<T>(
+    source: &impl Source<T>,
+    ks: Range<usize>,
+    columns: Range<usize>,
+    kernels: &Kernels<T>,
+    target: *mut T,
+) {
+    let width = kernels.columns();
+    for (panel, first) in columns.clone().step_by(width).enumerate() {
+        let target = target.wrapping_add(panel * ks.len() * width);
+        // SAFETY: handed on from the caller.
+        unsafe {
+            source.panel(
+                ks.clone(),
+                first..(first + width).min(columns.end),
+                kernels,
+                target,
+            );
         }
     }
 }
@@ -186,7 +213,8 @@ pub(crate) unsafe fn pack_panels<S: Storage>(
 /// Copies `rows` rows of `depth` elements of A into rows `target_stride` apart.
 ///
 /// # Safety
-/// `a` is valid for reading the rows at these strides, `target` for writing them.
+/// The processor has the features of the kernels' tier; `a` is valid for reading the rows at these strides, `target`
+/// for writing them.
 pub(crate) unsafe fn pack_rows<S: Storage>(
     a: *const S,
     row_stride: usize,
@@ -195,6 +223,7 @@ pub(crate) unsafe fn pack_rows<S: Storage>(
     depth: usize,
     target: *mut S::Compute,
     target_stride: usize,
+    kernels: &Kernels<S::Compute>,
 ) {
     if column_stride == 1 {
         for row in 0..rows {
@@ -205,20 +234,40 @@ pub(crate) unsafe fn pack_rows<S: Storage>(
                 S::widen_slice(source, target);
             }
         }
-        return;
-    }
-    for k0 in (0..depth).step_by(SQUARE) {
-        let steps = SQUARE.min(depth - k0);
+    } else if row_stride == 1 {
+        // SAFETY: handed on from the caller; a column of A is a row of the source.
+        unsafe { transpose(a, column_stride, depth, rows, target, target_stride, kernels) };
+    } else {
         for row in 0..rows {
-            // SAFETY: as above.
-            let target = unsafe {
-                std::slice::from_raw_parts_mut(target.add(row * target_stride + k0), steps)
-            };
-            let mut element = a.wrapping_add(row * row_stride + k0 * column_stride);
-            for slot in target {
-                // SAFETY: as above.
-                *slot = unsafe { *element }.widen();
-                element = element.wrapping_add(column_stride);
+            for k in 0..depth {
+                // SAFETY: the element lies inside A and target.
+                unsafe {
+                    *target.add(row * target_stride + k) =
+                        (*a.add(row * row_stride + k * column_stride)).widen();
+                }
+            }
+        }
+    }
+}
+
+/// Copies `rows` rows of `depth` elements of A into a sliver `[k][rows]`.
+///
+/// # Safety
+/// `a` is valid for reading the rows at these strides, `target` for writing the sliver.
+pub(crate) unsafe fn pack_sliver<S: Storage>(
+    a: *const S,
+    row_stride: usize,
+    column_stride: usize,
+    rows: usize,
+    depth: usize,
+    target: *mut S::Compute,
+) {
+    for k in 0..depth {
+        for row in 0..rows {
+            // SAFETY: the element lies inside A and target.
+            unsafe {
+                *target.add(k * rows + row) =
+                    (*a.add(row * row_stride + k * column_stride)).widen();
             }
         }
     }

@@ -1,3 +1,5 @@
+use crate::constant::keeps_halves;
+use crate::tile::Kernels;
 use crate::{BLOCK, Compute, GemmConfig, PathChoice, Storage};
 use onl_cpu::IsaTier;
 use onl_executor::RegionSpec;
@@ -32,10 +34,12 @@ pub enum BForm {
 
 /// Where register tiles find B.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Source {
-    /// Packed at preparation.
+pub(crate) enum Place {
+    /// Panels of accumulators, packed at preparation.
     Constant,
-    /// Packed by each unit into its lane's scratch.
+    /// Panels of 16-bit elements, packed at preparation and widened by the tiles.
+    Halves,
+    /// Panels that a group of rows packs, each into its lane's scratch, before or while its first tile runs.
     Packed,
     /// Rows in memory.
     InPlace,
@@ -43,14 +47,26 @@ pub(crate) enum Source {
     Vector,
 }
 
-/// Rows that a unit covers at most, unless one block is taller: bounds the scratch of a lane.
-const MAXIMUM_UNIT_ROWS: usize = 1024;
-/// Row blocks that share a packed block of B at least, so that packing stays a small part of the work.
-const BLOCKS_PER_PACKED_B: usize = 4;
-/// Blocks of columns that one pass over a vector product covers: rows of B are read in long runs.
-const BLOCKS_PER_VECTOR_UNIT: usize = 8;
-/// Distance between rows of A, in bytes, whose multiples put tall tiles into too few sets of a first-level cache.
-const ALIASING_BYTES: usize = 2048;
+/// How register tiles read A.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum AForm {
+    /// Rows in memory.
+    InPlace,
+    /// Rows copied into scratch.
+    Rows,
+    /// Slivers `[k][rows]` in scratch.
+    Slivers,
+}
+
+/// Panels from which a copy of A into slivers pays.
+const SLIVER_PANELS: usize = 4;
+/// Steps of k in a slice of a B that is transposed while it is packed for few rows: the panel stays in the
+/// first-level cache.
+const TRANSPOSED_SLICE: usize = 128;
+/// Most rows for which it does.
+const TRANSPOSED_SLICE_ROWS: usize = 4;
+/// Rows of tiles that read B in place, where they are not as wide as two panels.
+const IN_PLACE_ROWS: usize = 8;
 
 /// How one product is computed: made from dimensions, layout, parameters and tier, and from nothing else.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -59,25 +75,63 @@ pub struct Plan {
     pub(crate) a_strides: (usize, usize),
     pub(crate) b: BForm,
     pub(crate) tier: IsaTier,
-    pub(crate) source: Source,
-    pub(crate) copy_a: bool,
+    pub(crate) place: Place,
+    pub(crate) a_form: AForm,
+    /// Whether B is the second operand of the transposed product: a single column is computed as a single row.
+    pub(crate) swapped: bool,
     /// Steps of k in a slice.
     pub(crate) slice: usize,
     pub(crate) panels: usize,
-    pub(crate) column_blocks: usize,
-    pub(crate) row_tiles: usize,
-    pub(crate) row_groups: usize,
-    pub(crate) tiles_per_block: usize,
+    /// Panels between two visits to the output when k has several slices.
+    pub(crate) panels_per_run: usize,
+    pub(crate) rows: Cut,
+    /// Groups of register tiles.
+    pub(crate) groups: Cut,
     pub(crate) scratch: Scratch,
-    spec: RegionSpecData,
+    parallel: Parallel,
+}
+
+/// `0..total` cut into parts whose sizes differ by at most one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Cut {
+    pub parts: usize,
+    size: usize,
+    larger: usize,
+}
+
+impl Cut {
+    fn new(total: usize, most: usize) -> Cut {
+        let parts = total.div_ceil(most.max(1));
+        Cut {
+            parts,
+            size: total.checked_div(parts).unwrap_or(0),
+            larger: total.checked_rem(parts).unwrap_or(0),
+        }
+    }
+
+    fn start(&self, part: usize) -> usize {
+        part * self.size + part.min(self.larger)
+    }
+
+    /// Part `index`.
+    #[inline(always)]
+    pub fn part(&self, index: usize) -> Range<usize> {
+        self.start(index)..self.start(index + 1)
+    }
+
+    /// Size of the largest part.
+    fn largest(&self) -> usize {
+        self.size + usize::from(self.larger > 0)
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
-struct RegionSpecData {
-    total: usize,
-    grain: usize,
-    minimum_total: usize,
-    max_participants: usize,
+struct Parallel {
+    units: usize,
+    smallest_grain: usize,
+    chunks_per_participant: usize,
+    minimum_tasks: usize,
+    maximum_participants: usize,
     serial_ns: u64,
     path: &'static str,
     tiles: u64,
@@ -89,6 +143,8 @@ pub(crate) struct Scratch {
     pub a_stride: usize,
     pub b: usize,
     pub sums: usize,
+    /// Whether the sums are those of one register tile.
+    pub tile_sums: bool,
     pub partials: usize,
     /// Elements from one row of sums or partials to the next.
     pub sums_stride: usize,
@@ -104,98 +160,113 @@ impl Plan {
         config: &GemmConfig,
         tier: IsaTier,
     ) -> Plan {
+        let swapped = dims.n == 1 && dims.m > 1 && b != BForm::Constant;
+        let (m, n, inner_a, inner_b) = match b {
+            BForm::Strided {
+                row_stride,
+                column_stride,
+            } if swapped => (
+                1,
+                dims.m,
+                (column_stride, row_stride),
+                BForm::Strided {
+                    row_stride: a_strides.1,
+                    column_stride: a_strides.0,
+                },
+            ),
+            _ => (dims.m, dims.n, a_strides, b),
+        };
         let Dimensions { batches, k, .. } = dims;
         // An empty result may stand beside dimensions of any size.
-        let empty = batches == 0 || dims.m == 0 || dims.n == 0;
-        let (m, n) = if empty { (0, 0) } else { (dims.m, dims.n) };
+        let empty = batches == 0 || m == 0 || n == 0;
+        let (m, n) = if empty { (0, 0) } else { (m, n) };
         let kernels = S::Compute::kernels(tier);
-        let (height, width) = (kernels.rows(), kernels.columns());
-        let bytes = size_of::<S::Compute>();
-        let (source, path) = choose_source::<S>(dims, b, config);
-        let copy_a = source != Source::Vector
-            && (!S::NATIVE
-                || a_strides.1 != 1
-                || (m >= 8
-                    && n >= 2 * width
-                    && a_strides
-                        .0
-                        .wrapping_mul(bytes)
-                        .is_multiple_of(ALIASING_BYTES)));
-
-        let slice = config.tile_k.clamp(1, BLOCK).min(k.max(1));
+        let width = kernels.columns();
         let panels = n.div_ceil(width);
-        let panels_per_block = config.tile_n.div_ceil(width).max(1);
-        let column_tiles = panels.div_ceil(panels_per_block);
-        let column_blocks = match source {
-            Source::Vector => column_tiles.div_ceil(BLOCKS_PER_VECTOR_UNIT),
-            _ => column_tiles,
+        let (place, mut path) = choose_place::<S>(m, n, k, inner_b, config, tier);
+        let height = tile_height(place, n, kernels);
+        let a_form = choose_a_form::<S>(place, m, panels, inner_a, kernels);
+        let transposed = place == Place::Packed
+            && m <= TRANSPOSED_SLICE_ROWS
+            && matches!(inner_b, BForm::Strided { column_stride, .. } if column_stride != 1);
+        let slice = if transposed {
+            TRANSPOSED_SLICE
+        } else {
+            config.tile_k
         };
-        let row_tiles = m.div_ceil(height);
+        let slice = slice.clamp(1, BLOCK).min(k.max(1));
+        let rows = match place {
+            Place::Vector => Cut::new(1, 1),
+            _ => Cut::new(m, height),
+        };
         let tiles_per_block = config.tile_m.div_ceil(height).max(1);
-        let row_blocks = row_tiles.div_ceil(tiles_per_block);
-        let unit_columns = (panels.div_ceil(column_blocks.max(1)) * width).min(n);
-        let blocks_per_group = match source {
-            Source::Packed => {
-                let block_fmas = (tiles_per_block * height)
-                    .saturating_mul(unit_columns)
-                    .saturating_mul(k)
-                    .max(1);
-                let limit = (MAXIMUM_UNIT_ROWS / (tiles_per_block * height)).max(1);
-                (config.fmas_per_work_unit / block_fmas)
-                    .max(BLOCKS_PER_PACKED_B)
-                    .min(limit)
-            }
-            _ => 1,
+        let tiles_per_group = match place {
+            Place::Packed => tiles_per_block.saturating_mul(config.blocks_per_packed_b),
+            _ => tiles_per_block,
         };
-        let row_groups = row_blocks.div_ceil(blocks_per_group);
+        let groups = Cut::new(rows.parts, tiles_per_group);
+        let panels_per_run = config.tile_n.div_ceil(width).max(1).min(panels.max(1));
+        let place = match place {
+            Place::Halves if S::WIDEN_TALL && rows.largest() * groups.largest() > config.widen_m_limit => {
+                path = "packed_constant_widened";
+                Place::Packed
+            }
+            place => place,
+        };
 
-        let total = batches
-            .saturating_mul(column_blocks)
-            .saturating_mul(row_groups);
+        let units = batches.saturating_mul(groups.parts).saturating_mul(panels);
         let fmas = batches
             .saturating_mul(m)
             .saturating_mul(n)
             .saturating_mul(k);
-        let unit_fmas = (fmas / total.max(1)).max(1);
-        let grain = (config.fmas_per_work_unit / unit_fmas).clamp(1, total.max(1));
-        let unit_rows = row_tiles.div_ceil(row_groups.max(1)) * height;
-        let block_rows = tiles_per_block.min(row_tiles) * height;
+        let unit_fmas = (fmas / units.max(1)).max(1);
         let scratch = Scratch::new::<S>(
-            source,
-            copy_a,
+            place,
+            a_form,
             slice,
             k,
-            block_rows,
-            unit_rows,
-            unit_columns,
+            rows.largest().saturating_mul(groups.largest()),
+            rows.largest(),
+            panels_per_run * width,
             width,
-            !n.is_multiple_of(width),
         );
-        let tiles = [batches, row_blocks, column_tiles, k.div_ceil(slice)]
-            .iter()
-            .fold(1u64, |product, &count| product.saturating_mul(count as u64));
+        let tiles = [
+            batches,
+            groups.parts,
+            panels.div_ceil(panels_per_run),
+            k.div_ceil(slice),
+        ]
+        .iter()
+        .fold(1u64, |product, &count| product.saturating_mul(count as u64));
+        let bytes = size_of::<S>().saturating_mul(
+            batches.saturating_mul(k).saturating_mul(
+                if m == 1 { n } else { 0 },
+            ),
+        );
         Plan {
             dims,
             a_strides,
             b,
             tier,
-            source,
-            copy_a,
+            place,
+            a_form,
+            swapped,
             slice,
             panels,
-            column_blocks,
-            row_tiles,
-            row_groups,
-            tiles_per_block,
+            panels_per_run,
+            rows,
+            groups,
             scratch,
-            spec: RegionSpecData {
-                total,
-                grain,
-                minimum_total: (config.minimum_tasks.max(1) - 1)
-                    .saturating_mul(grain)
-                    .saturating_add(1),
-                max_participants: config.maximum_participants,
-                serial_ns: estimate_ns(fmas, bytes, tier),
+            parallel: Parallel {
+                units,
+                smallest_grain: config
+                    .fmas_per_work_unit
+                    .div_ceil(unit_fmas)
+                    .clamp(1, units.max(1)),
+                chunks_per_participant: config.chunks_per_participant.max(1),
+                minimum_tasks: config.minimum_tasks,
+                maximum_participants: config.maximum_participants,
+                serial_ns: estimate_ns(fmas, bytes, size_of::<S::Compute>(), tier),
                 path,
                 tiles,
             },
@@ -204,103 +275,153 @@ impl Plan {
 
     /// Bytes of scratch for a team of `lanes`; the memory is aligned to a cache line.
     pub fn workspace(&self, lanes: usize) -> usize {
-        self.lane_bytes().saturating_mul(lanes)
+        self.scratch.total.saturating_mul(lanes)
     }
 
-    /// Name of the algorithm: `packed_constant`, `packed`, `unpacked`, `small`, `skinny` or `vector`.
+    /// Name of the algorithm: `packed_constant`, `packed_constant_widened`, `packed`, `unpacked`, `small`, `skinny` or
+    /// `vector`.
     pub fn path(&self) -> &'static str {
-        self.spec.path
+        self.parallel.path
     }
 
-    /// The region that the product opens.
-    pub fn region(&self) -> RegionSpec {
+    /// The region that the product opens on a team of `lanes`. A lone lane gets everything as one chunk, others chunks
+    /// of an equal number of panels.
+    pub fn region(&self, lanes: usize) -> RegionSpec {
+        let Parallel {
+            units,
+            smallest_grain,
+            chunks_per_participant,
+            ..
+        } = self.parallel;
+        let participants = match self.parallel.maximum_participants {
+            0 => lanes,
+            limit => lanes.min(limit),
+        };
+        let grain = if participants <= 1 {
+            units.max(1)
+        } else {
+            units
+                .div_ceil(participants.saturating_mul(chunks_per_participant))
+                .max(smallest_grain)
+        };
         RegionSpec {
-            total: self.spec.total,
-            grain: self.spec.grain,
-            minimum_total: self.spec.minimum_total,
-            max_participants: self.spec.max_participants,
-            serial_ns: self.spec.serial_ns,
-            path: self.spec.path,
-            tiles: self.spec.tiles,
+            total: units,
+            grain,
+            minimum_total: (self.parallel.minimum_tasks.max(1) - 1)
+                .saturating_mul(smallest_grain)
+                .saturating_add(1),
+            max_participants: self.parallel.maximum_participants,
+            serial_ns: self.parallel.serial_ns,
+            path: self.parallel.path,
+            tiles: self.parallel.tiles,
         }
-    }
-
-    /// Bytes of one lane's scratch. The element size is that of the accumulators of the plan's type.
-    pub(crate) fn lane_bytes(&self) -> usize {
-        self.scratch.total
     }
 }
 
-fn choose_source<S: Storage>(
-    dims: Dimensions,
+fn choose_place<S: Storage>(
+    m: usize,
+    n: usize,
+    k: usize,
     b: BForm,
     config: &GemmConfig,
-) -> (Source, &'static str) {
+    tier: IsaTier,
+) -> (Place, &'static str) {
     let in_place = match b {
-        BForm::Constant => return (Source::Constant, "packed_constant"),
+        BForm::Constant if keeps_halves::<S>(tier) => return (Place::Halves, "packed_constant"),
+        BForm::Constant => return (Place::Constant, "packed_constant"),
         BForm::Strided { column_stride, .. } => {
-            S::NATIVE && (column_stride == 1 || dims.n == 1 && dims.m == 1)
+            S::NATIVE && (column_stride == 1 || n == 1 && m == 1)
         }
     };
-    let skinny = dims.m <= config.skinny_m_limit;
+    let skinny = m <= config.skinny_m_limit;
     match config.path {
-        _ if !in_place => (Source::Packed, "packed"),
-        PathChoice::Packed => (Source::Packed, "packed"),
-        PathChoice::Unpacked if dims.m == 1 => (Source::Vector, "vector"),
-        PathChoice::Unpacked => (Source::InPlace, "unpacked"),
-        PathChoice::Auto if skinny && dims.m == 1 => (Source::Vector, "vector"),
-        PathChoice::Auto if skinny => (Source::InPlace, "skinny"),
-        PathChoice::Auto if dims.k.saturating_mul(dims.n) < config.pack_b_minimum_elements => {
-            (Source::InPlace, "small")
+        _ if !in_place => (Place::Packed, "packed"),
+        PathChoice::Packed => (Place::Packed, "packed"),
+        PathChoice::Unpacked if m == 1 => (Place::Vector, "vector"),
+        PathChoice::Unpacked => (Place::InPlace, "unpacked"),
+        PathChoice::Auto if skinny && m == 1 => (Place::Vector, "vector"),
+        PathChoice::Auto if skinny => (Place::InPlace, "skinny"),
+        PathChoice::Auto if k.saturating_mul(n) < config.pack_b_minimum_elements => {
+            (Place::InPlace, "small")
         }
-        PathChoice::Auto => (Source::Packed, "packed"),
+        PathChoice::Auto => (Place::Packed, "packed"),
+    }
+}
+
+/// Rows of the tallest register tile.
+fn tile_height<T>(place: Place, n: usize, kernels: &Kernels<T>) -> usize {
+    match place {
+        Place::InPlace if !kernels.strided_wide.is_empty() && n >= 2 * kernels.columns() => {
+            kernels.strided_wide.len()
+        }
+        Place::InPlace => IN_PLACE_ROWS.min(kernels.rows()),
+        _ => kernels.rows(),
+    }
+}
+
+fn choose_a_form<S: Storage>(
+    place: Place,
+    m: usize,
+    panels: usize,
+    a_strides: (usize, usize),
+    kernels: &Kernels<S::Compute>,
+) -> AForm {
+    let in_place = S::NATIVE && a_strides.1 == 1;
+    let panelled = matches!(place, Place::Constant | Place::Packed);
+    if place == Place::Vector {
+        AForm::InPlace
+    } else if panelled
+        && !kernels.sliver.is_empty()
+        && m >= kernels.rows()
+        && panels >= SLIVER_PANELS
+    {
+        AForm::Slivers
+    } else if in_place {
+        AForm::InPlace
+    } else {
+        AForm::Rows
     }
 }
 
 impl Scratch {
     fn new<S: Storage>(
-        source: Source,
-        copy_a: bool,
+        place: Place,
+        a_form: AForm,
         slice: usize,
         k: usize,
-        block_rows: usize,
-        unit_rows: usize,
-        unit_columns: usize,
+        group_rows: usize,
+        tile_rows: usize,
+        run_columns: usize,
         width: usize,
-        ragged: bool,
     ) -> Scratch {
         let line = 64 / size_of::<S::Compute>();
         let whole = |elements: usize| elements.next_multiple_of(line);
-        let split = k > BLOCK;
+        let tile_sums = !S::NATIVE && slice >= k;
+        // A register tile of several panels has up to four.
+        let widest = if tile_sums { 4 * width } else { run_columns };
         let mut scratch = Scratch {
             a_stride: whole(slice) + line,
-            sums_stride: whole(unit_columns),
+            sums_stride: whole(widest),
+            tile_sums,
             ..Scratch::default()
         };
-        let a = if copy_a {
-            block_rows.saturating_mul(scratch.a_stride)
-        } else {
-            0
+        let a = match a_form {
+            AForm::InPlace => 0,
+            AForm::Rows => group_rows.saturating_mul(scratch.a_stride),
+            AForm::Slivers => group_rows.saturating_mul(slice),
         };
-        let b = match source {
-            Source::Constant | Source::Vector => 0,
-            Source::Packed => unit_columns.next_multiple_of(width).saturating_mul(slice),
-            Source::InPlace => {
-                if ragged {
-                    width * slice
-                } else {
-                    0
-                }
-            }
+        let b = match place {
+            Place::Constant | Place::Halves | Place::Vector => 0,
+            Place::Packed | Place::InPlace => width * slice,
         };
-        let rows = if source == Source::Vector {
-            1
-        } else {
-            unit_rows
+        let rows = match place {
+            Place::Vector => 1,
+            _ if tile_sums => tile_rows,
+            _ => group_rows,
         };
         let area = rows.saturating_mul(scratch.sums_stride);
         let sums = if S::NATIVE { 0 } else { area };
-        let partials = if split && (slice < BLOCK || source == Source::Vector) {
+        let partials = if k > BLOCK && (slice < BLOCK || place == Place::Vector) {
             area
         } else {
             0
@@ -314,19 +435,17 @@ impl Scratch {
     }
 }
 
-/// A coarse estimate for the decision whether parked lanes are worth waking.
-fn estimate_ns(fmas: usize, bytes: usize, tier: IsaTier) -> u64 {
-    let per_nanosecond = match tier {
-        IsaTier::Avx512 => 40,
-        IsaTier::Avx2 => 30,
-        IsaTier::Neon => 15,
+/// A coarse estimate, for the decision whether parked lanes are worth waking: arithmetic, or reading a B that is used
+/// once.
+fn estimate_ns(fmas: usize, b_bytes: usize, element_bytes: usize, tier: IsaTier) -> u64 {
+    const BYTES_PER_NANOSECOND: u64 = 25;
+    let f32_per_nanosecond = match tier {
+        IsaTier::Avx512 => 80,
+        IsaTier::Avx2 => 40,
+        IsaTier::Neon => 20,
         IsaTier::Scalar => 1,
     };
-    (fmas as u64).saturating_mul(bytes as u64) / (4 * per_nanosecond)
-}
-
-/// Part `index` of `0..total` cut into `parts` parts whose sizes differ by at most one.
-pub(crate) fn part(total: usize, parts: usize, index: usize) -> Range<usize> {
-    let start = |index: usize| index * (total / parts) + index.min(total % parts);
-    start(index)..start(index + 1)
+    let arithmetic =
+        (fmas as u64).saturating_mul(element_bytes as u64) / (4 * f32_per_nanosecond);
+    arithmetic.max(b_bytes as u64 / BYTES_PER_NANOSECOND)
 }

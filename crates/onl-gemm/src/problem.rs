@@ -1,3 +1,4 @@
+use crate::Activation;
 use onl_executor::RegionError;
 use onl_tensor::TensorError;
 use thiserror::Error;
@@ -129,16 +130,21 @@ pub struct Addend<'a, S> {
     pub column_stride: usize,
 }
 
-/// What is done to a product before it is stored: `fma(beta, c, alpha · product)`, each operation rounded once in the
-/// type of accumulation, then one rounding to the storage type. Without an addend, `alpha · product`.
+/// What is done to a product before it is stored, in the type of accumulation, each operation rounded once:
+/// `alpha · product`; `fma(beta, c, ·)` with an addend; `· + residual` with a residual; the activation. Then one
+/// rounding to the storage type.
 #[derive(Debug, Clone, Copy)]
 pub struct Epilogue<'a, S> {
     /// Factor of the product; 1 changes nothing.
     pub alpha: f32,
     /// Factor of the addend; 1 makes the fused multiply-add a plain addition.
     pub beta: f32,
-    /// Addend.
+    /// Addend: a matrix, a bias of rows or of columns, or a scalar.
     pub c: Option<Addend<'a, S>>,
+    /// What is added without a factor: as many matrices as there are batch entries, rows contiguous.
+    pub residual: Option<Matrix<'a, S>>,
+    /// Last step.
+    pub activation: Activation,
 }
 
 impl<S: 'static> Epilogue<'_, S> {
@@ -147,7 +153,17 @@ impl<S: 'static> Epilogue<'_, S> {
         alpha: 1.0,
         beta: 1.0,
         c: None,
+        residual: None,
+        activation: Activation::Identity,
     };
+
+    /// Whether sums are stored as they are, in the type of accumulation.
+    pub(crate) fn changes_nothing(&self) -> bool {
+        self.alpha == 1.0
+            && self.c.is_none()
+            && self.residual.is_none()
+            && self.activation == Activation::Identity
+    }
 }
 
 impl<S: 'static> Default for Epilogue<'_, S> {
@@ -162,7 +178,7 @@ pub enum GemmError {
     /// An operand's memory is smaller than its dimensions and strides reach.
     #[error("operand {operand} has {length} elements, fewer than its dimensions and strides reach")]
     Operand {
-        /// `A`, `B`, `C`, `output` or `batch`.
+        /// `A`, `B`, `C`, `residual`, `output` or `batch`.
         operand: &'static str,
         /// Elements given.
         length: usize,

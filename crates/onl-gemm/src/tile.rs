@@ -1,4 +1,4 @@
-//! Register tiles: the innermost loops, one instance per tier, element type, height and width.
+//! Register tiles: the innermost loops, one instance per tier, element type, height, width and form of operands.
 //!
 //! A tile keeps up to `rows` × `vectors · lanes` running chains in registers and walks k upwards. Loops around the
 //! tile know nothing of instructions; the tile knows nothing of blocking, batches or storage types.
@@ -11,23 +11,47 @@ mod scalar;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
-pub(crate) use rows::RowAddend;
+pub(crate) use rows::Finish;
 
 use onl_cpu::IsaTier;
 
-/// Vectors per row of the widest tile of every tier.
+/// Vectors per row of a panel on every tier.
 pub(crate) const VECTORS: usize = 2;
+
+/// Forms of the operands of a tile, as constants because they select instances.
+pub(crate) mod form {
+    /// Panels of accumulators, rows of A in place.
+    pub const PACKED: u8 = 0;
+    /// Panels of accumulators, A as a sliver `[k][rows]`.
+    pub const SLIVER: u8 = 1;
+    /// Rows of B in place.
+    pub const STRIDED: u8 = 2;
+    /// Rows of B in place, copied into a panel on the way.
+    pub const PACKING: u8 = 3;
+    /// Panels of f16.
+    pub const F16: u8 = 4;
+    /// Panels of bf16 whose 32-bit words hold column `c` of the first vector low and of the second vector high.
+    pub const BF16: u8 = 5;
+}
 
 /// What one call of a register tile works on.
 pub(crate) struct Tile<T> {
-    /// First row of A; elements of a row are adjacent.
+    /// First row of A, elements of a row adjacent; or a sliver.
     pub a: *const T,
-    /// Elements from one row of A to the next.
+    /// Elements from one row of A to the next; not read by tiles over slivers.
     pub a_stride: usize,
     /// First row of B; elements of a row are adjacent, whole vectors can be read.
     pub b: *const T,
-    /// Elements from one row of B to the next; read by strided tiles only.
+    /// Elements from one row of B to the next; read by tiles over rows in place only.
     pub b_stride: usize,
+    /// Bytes from one panel of B to the next; read by tiles of several panels only.
+    pub panel_stride: usize,
+    /// Panel that a packing tile writes.
+    pub pack: *mut T,
+    /// First cache line of this tile's share of the panel that comes next.
+    pub next: *const u8,
+    /// Lines of that share to ask for at every unrolled turn: 0, 1, 2, 4 or 8.
+    pub next_lines: usize,
     /// Steps of k.
     pub depth: usize,
     /// Where the chains stand before the first step; null for +0.
@@ -44,39 +68,75 @@ pub(crate) struct Tile<T> {
     pub last_lanes: usize,
 }
 
-/// A register tile of fixed height and number of vectors.
+/// A register tile of fixed height, number of vectors and form of operands.
 ///
 /// # Safety
 /// The processor has the features of the kernel's tier. With the height `rows` and width of the instance: `a` is
 /// valid for reading `rows` rows of `depth` elements, `b` for `depth` rows of whole vectors, `start` (unless null)
-/// and `c` for `rows` rows of the existing columns; no other lane touches these parts of `c`.
+/// and `c` for `rows` rows of the existing columns, `pack` for writing `depth` rows of a panel if the form packs; no
+/// other lane touches these parts of `c` and `pack`.
 pub(crate) type TileKernel<T> = unsafe fn(&Tile<T>);
+
+/// Tiles by `[height - 1][vectors - 1]`.
+pub(crate) type TileTable<T> = &'static [[TileKernel<T>; VECTORS]];
+
+/// Tiles over several whole panels by `[height - 1]`, each with its number of panels.
+pub(crate) type WideTable<T> = &'static [(usize, TileKernel<T>)];
+
+/// Tiles over panels of 16-bit elements.
+pub(crate) struct Halves<T: 'static> {
+    /// Tiles over one panel.
+    pub tiles: TileTable<T>,
+    /// Tiles over several panels.
+    pub wide: WideTable<T>,
+    /// Widens a panel. Arguments: the panel, rows, the widened panel.
+    ///
+    /// # Safety
+    /// The processor has the tier's features; both panels have that many rows.
+    pub widen_panel: unsafe fn(*const u16, usize, *mut T),
+}
 
 /// The compiled bodies of one tier for one element type.
 pub(crate) struct Kernels<T: 'static> {
     /// Elements of a vector.
     pub lanes: usize,
-    /// Tiles over packed panels, `packed[height - 1][vectors - 1]`; as many as the tallest tile has rows.
-    pub packed: &'static [[TileKernel<T>; VECTORS]],
+    /// Tiles over panels; as many as the tallest tile has rows.
+    pub packed: TileTable<T>,
+    /// Tiles over several panels.
+    pub packed_wide: WideTable<T>,
+    /// Tiles over panels and slivers of A; empty where rows of A are better read in place.
+    pub sliver: TileTable<T>,
     /// Tiles over rows of B in place.
-    pub strided: &'static [[TileKernel<T>; VECTORS]],
+    pub strided: TileTable<T>,
+    /// Tiles over rows of B in place, of the width of several panels.
+    pub strided_wide: WideTable<T>,
+    /// Tiles over rows of B in place that fill a panel, by `[height - 1]`, whole panels only.
+    pub packing: &'static [TileKernel<T>],
+    /// Tiles over panels of f16 and of bf16; `None` where panels are widened beforehand.
+    pub halves: Option<&'static [Halves<T>; 2]>,
     /// Copies a whole panel out of adjacent columns of B. Arguments: the first element of B, its row stride, rows, the
     /// panel.
     ///
     /// # Safety
     /// The processor has the tier's features; B is valid for reading, the panel for writing that many rows.
     pub copy_panel: unsafe fn(*const T, usize, usize, *mut T),
+    /// Transposes a square of `lanes` × `lanes` elements. Arguments: the source, elements between its rows, the
+    /// target, elements between its rows.
+    ///
+    /// # Safety
+    /// The processor has the tier's features; source and target are valid for such a square and do not overlap.
+    pub transpose: unsafe fn(*const T, usize, *mut T, usize),
     /// Continues the chains of one output row. Arguments: the
     /// elements of A, their stride, steps of k, B, its row stride, the row of chains.
     ///
     /// # Safety
     /// The processor has the tier's features; A and B are valid for reading that many elements and rows.
     pub continue_row: unsafe fn(*const T, usize, usize, *const T, usize, &mut [T]),
-    /// `row = fma(beta, addend, alpha · row)`.
+    /// Scales finished sums and adds to them; see [`Finish`].
     ///
     /// # Safety
-    /// The processor has the tier's features.
-    pub finish_row: unsafe fn(&mut [T], T, T, RowAddend<'_, T>),
+    /// The processor has the tier's features; the pointers are valid for the rows and columns.
+    pub finish: unsafe fn(&Finish<T>),
 }
 
 impl<T> Kernels<T> {
@@ -85,7 +145,7 @@ impl<T> Kernels<T> {
         self.packed.len()
     }
 
-    /// Columns of the widest tile, which is the width of a packed panel.
+    /// Columns of a packed panel.
     pub fn columns(&self) -> usize {
         self.lanes * VECTORS
     }
@@ -161,4 +221,38 @@ fn prefetch<T>(pointer: *const T) {
     }
     #[cfg(not(target_arch = "x86_64"))]
     let _ = pointer;
+}
+
+/// As [`prefetch`], into the second-level cache.
+#[inline(always)]
+fn prefetch_l2(pointer: *const u8) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: a prefetch does not access memory architecturally.
+    unsafe {
+        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T1 }>(pointer.cast());
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = pointer;
+}
+
+/// Transposes a square element by element.
+///
+/// # Safety
+/// As [`Kernels::transpose`].
+#[inline(always)]
+unsafe fn transpose_plain<T: Copy, const LANES: usize>(
+    source: *const T,
+    source_stride: usize,
+    target: *mut T,
+    target_stride: usize,
+) {
+    for row in 0..LANES {
+        for column in 0..LANES {
+            // SAFETY: handed on from the caller.
+            unsafe {
+                *target.add(column * target_stride + row) =
+                    *source.add(row * source_stride + column);
+            }
+        }
+    }
 }

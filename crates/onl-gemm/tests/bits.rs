@@ -243,6 +243,7 @@ fn run<S: Sample>(
         alpha: case.factors.0,
         beta: case.factors.1,
         c: addend(case, &data.c),
+        ..Epilogue::NONE
     };
     let target = Output::row_major(&mut output, m, n);
     gemm(

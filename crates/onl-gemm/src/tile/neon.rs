@@ -1,22 +1,28 @@
 //! Advanced SIMD tiles: eight rows of two 128-bit vectors.
 
 use super::register_tile::register_tile;
+use super::scalar::no_halves;
+use super::transpose_plain;
 use std::arch::aarch64::*;
 
 register_tile!(
     neon_f32, NEON_F32, feature = "neon", element = f32,
-    lanes = 4, rows = [1 2 3 4 5 6 7 8],
+    lanes = 4, rows = [1 2 3 4 5 6 7 8], sliver = [],
+    packed_wide = [1: 4 2: 2], strided_wide = [], halves = no,
     zero = vdupq_n_f32(0.0), splat = vdupq_n_f32, load = vld1q_f32, store = vst1q_f32,
     load_partial = load_partial_f32, store_partial = store_partial_f32,
-    fma = fma_f32, add = vaddq_f32
+    widen_f16 = no_halves, widen_bf16 = no_halves,
+    transpose = transpose_plain::<f32, 4>, fma = fma_f32, add = vaddq_f32
 );
 
 register_tile!(
     neon_f64, NEON_F64, feature = "neon", element = f64,
-    lanes = 2, rows = [1 2 3 4 5 6 7 8],
+    lanes = 2, rows = [1 2 3 4 5 6 7 8], sliver = [],
+    packed_wide = [1: 4 2: 2], strided_wide = [], halves = no,
     zero = vdupq_n_f64(0.0), splat = vdupq_n_f64, load = vld1q_f64, store = vst1q_f64,
     load_partial = load_partial_f64, store_partial = store_partial_f64,
-    fma = fma_f64, add = vaddq_f64
+    widen_f16 = no_halves, widen_bf16 = no_halves,
+    transpose = transpose_plain::<f64, 2>, fma = fma_f64, add = vaddq_f64
 );
 
 #[target_feature(enable = "neon")]

@@ -3,20 +3,46 @@
 /// Rows are written out, not looped over: LLVM gives up unrolling tall tiles and then keeps accumulators in memory.
 macro_rules! step {
     (
-        rows = $row_count:ident [$($row:literal)*], vectors = $count:ident, lanes = $lanes:expr, step = $step:expr,
-        bases = ($base0:ident, $base1:ident, $base2:ident, $base3:ident), stride = $stride:ident,
-        b = $b:ident, b_stride = $b_stride:ident, sums = $sums:ident,
-        zero = $zero:expr, splat = $splat:expr, load = $load:expr, fma = $fma:expr
+        rows = $row_count:ident [$($row:literal)*], vectors = $count:ident, form = $form:ident, lanes = $lanes:expr,
+        step = $step:expr, bases = ($base0:ident, $base1:ident, $base2:ident, $base3:ident), stride = $stride:ident,
+        b = $b:ident, b_step = $b_step:ident, panel_stride = $panel_stride:ident, pack = $pack:ident, sums = $sums:ident,
+        zero = $zero:expr, splat = $splat:expr, load = $load:expr, store = $store:expr,
+        widen_f16 = $widen_f16:expr, widen_bf16 = $widen_bf16:expr, fma = $fma:expr
     ) => {
         let mut row = [$zero; $count];
-        for v in 0..$count {
-            // SAFETY: `b` is valid for whole vectors of the rows that are left, of which this is one.
-            row[v] = unsafe { $load($b.wrapping_add($step * $b_stride + v * $lanes)) };
+        let b_row = $b.wrapping_byte_add($step * $b_step);
+        if $form == form::F16 || $form == form::BF16 {
+            for panel in 0..$count.div_ceil(VECTORS) {
+                let words = b_row.wrapping_byte_add(panel * $panel_stride).cast::<u16>();
+                // SAFETY: `b` is valid for whole rows of these panels.
+                let pair = unsafe {
+                    if $form == form::F16 { $widen_f16(words) } else { $widen_bf16(words) }
+                };
+                for v in 0..VECTORS {
+                    if panel * VECTORS + v < $count {
+                        row[panel * VECTORS + v] = pair[v];
+                    }
+                }
+            }
+        } else {
+            for v in 0..$count {
+                let panel = b_row.wrapping_byte_add(v / VECTORS * $panel_stride);
+                // SAFETY: `b` is valid for whole vectors of the rows that are left, of which this is one.
+                row[v] = unsafe { $load(panel.wrapping_add(v % VECTORS * $lanes)) };
+                if $form == form::PACKING {
+                    // SAFETY: `pack` is valid for as many rows of a panel.
+                    unsafe { $store($pack.wrapping_add(($step * VECTORS + v) * $lanes), row[v]) };
+                }
+            }
         }
         $(
             if $row_count >= $row {
-                let base = match ($row - 1) / 3 { 0 => $base0, 1 => $base1, 2 => $base2, _ => $base3 };
-                let element = base.wrapping_byte_add((($row - 1) % 3) * $stride).wrapping_add($step);
+                let element = if $form == form::SLIVER {
+                    $base0.wrapping_add($step * $row_count + $row - 1)
+                } else {
+                    let base = match ($row - 1) / 3 { 0 => $base0, 1 => $base1, 2 => $base2, _ => $base3 };
+                    base.wrapping_byte_add((($row - 1) % 3) * $stride).wrapping_add($step)
+                };
                 // SAFETY: `a` is valid for this row and the steps that are left.
                 let x = $splat(unsafe { *element });
                 for v in 0..$count {
@@ -27,29 +53,40 @@ macro_rules! step {
     };
 }
 
-/// Defines a register tile `fn tile<const ROWS, const COUNT, const PACKED>(&Tile<T>)` and its companions for one
-/// tier and element type, and the static table of all instances.
+/// Defines a register tile `fn tile<const ROWS, const COUNT, const FORM>(&Tile<T>)` and its companions for one tier
+/// and element type, and the static table of all instances.
 ///
 /// k is unrolled by four. Rows of A hang on four base pointers, three rows each, which bounds ROWS to 12.
 macro_rules! register_tile {
     (
         $module:ident, $table:ident, $(feature = $feature:literal,)? element = $t:ty, lanes = $lanes:expr,
-        rows = [$($rows:literal)*], zero = $zero:expr, splat = $splat:expr, load = $load:expr, store = $store:expr,
-        load_partial = $load_partial:expr, store_partial = $store_partial:expr, fma = $fma:expr, add = $add:expr
+        rows = [$($rows:literal)*], sliver = [$($sliver:literal)*],
+        packed_wide = [$($packed_rows:literal: $packed_panels:literal)*],
+        strided_wide = [$($strided_rows:literal: $strided_panels:literal)*],
+        halves = $halves:tt,
+        zero = $zero:expr, splat = $splat:expr, load = $load:expr, store = $store:expr,
+        load_partial = $load_partial:expr, store_partial = $store_partial:expr,
+        widen_f16 = $widen_f16:expr, widen_bf16 = $widen_bf16:expr,
+        transpose = $transpose:expr, fma = $fma:expr, add = $add:expr
     ) => {
         mod $module {
             #[allow(unused_imports)]
             use super::*;
             use crate::tile::register_tile::step;
-            use crate::tile::{Tile, VECTORS, opaque, opaque_distance, prefetch, rows};
+            use crate::tile::{Tile, VECTORS, form, opaque, opaque_distance, prefetch, prefetch_l2, rows};
 
             /// See [`TileKernel`](crate::tile::TileKernel) for the contract.
             $(#[target_feature(enable = $feature)])?
-            pub(super) unsafe fn tile<const ROWS: usize, const COUNT: usize, const PACKED: bool>(tile: &Tile<$t>) {
+            pub(super) unsafe fn tile<const ROWS: usize, const COUNT: usize, const FORM: u8>(tile: &Tile<$t>) {
                 const UNROLL: usize = 4;
-                const PREFETCH_STEPS: usize = 16;
                 const LANES: usize = $lanes;
                 const SIZE: usize = size_of::<$t>();
+                const LINE: usize = 64;
+                let halves = FORM == form::F16 || FORM == form::BF16;
+                let in_place = FORM == form::STRIDED || FORM == form::PACKING;
+                // Few rows leave the pace to memory, whose latency asks for a longer distance.
+                let ahead_steps = if in_place { 8 } else if ROWS <= 4 { 64 } else { 16 };
+                let row_bytes = VECTORS * LANES * if halves { 2 } else { SIZE };
                 let mut sums = [[$zero; COUNT]; ROWS];
                 if !tile.start.is_null() {
                     $(if ROWS >= $rows {
@@ -63,66 +100,103 @@ macro_rules! register_tile {
                     })*
                 }
                 let mut stride = tile.a_stride * SIZE;
+                let a_step = if FORM == form::SLIVER { ROWS } else { 1 };
                 let mut base0 = tile.a;
                 let mut base1 = base0.wrapping_byte_add(3 * stride);
                 let mut base2 = base0.wrapping_byte_add(6 * stride);
                 let mut base3 = base0.wrapping_byte_add(9 * stride);
                 let mut b = tile.b;
-                let mut b_stride = if PACKED { VECTORS * LANES } else { tile.b_stride };
+                let mut b_step = if in_place { tile.b_stride * SIZE } else { row_bytes };
+                let mut panel_stride = if in_place { row_bytes } else { tile.panel_stride };
+                let mut pack = tile.pack;
+                let mut next = tile.next;
+                let next_lines = tile.next_lines;
                 let mut left = tile.depth;
                 while left >= UNROLL {
                     base0 = opaque(base0);
-                    if ROWS > 3 { base1 = opaque(base1); }
-                    if ROWS > 6 { base2 = opaque(base2); }
-                    if ROWS > 9 { base3 = opaque(base3); }
-                    stride = opaque_distance(stride);
-                    if !PACKED { b_stride = opaque_distance(b_stride); }
+                    if FORM != form::SLIVER {
+                        if ROWS > 3 { base1 = opaque(base1); }
+                        if ROWS > 6 { base2 = opaque(base2); }
+                        if ROWS > 9 { base3 = opaque(base3); }
+                        stride = opaque_distance(stride);
+                    }
+                    if in_place {
+                        b_step = opaque_distance(b_step);
+                    } else {
+                        if COUNT > VECTORS { panel_stride = opaque_distance(panel_stride); }
+                        if next_lines > 0 {
+                            prefetch_l2(next);
+                            if next_lines > 1 {
+                                prefetch_l2(next.wrapping_add(LINE));
+                                if next_lines > 2 {
+                                    prefetch_l2(next.wrapping_add(2 * LINE));
+                                    prefetch_l2(next.wrapping_add(3 * LINE));
+                                    if next_lines > 4 {
+                                        for line in 4..8 {
+                                            prefetch_l2(next.wrapping_add(line * LINE));
+                                        }
+                                    }
+                                }
+                            }
+                            next = opaque(next.wrapping_add(UNROLL * row_bytes));
+                        }
+                    }
                     for step in 0..UNROLL {
-                        let ahead = b.wrapping_add((PREFETCH_STEPS + step) * b_stride);
-                        for v in 0..COUNT {
-                            if (v * LANES * SIZE).is_multiple_of(64) {
-                                prefetch(ahead.wrapping_add(v * LANES));
+                        let ahead = b.wrapping_byte_add((ahead_steps + step) * b_step);
+                        for panel in 0..COUNT.div_ceil(VECTORS) {
+                            let ahead = ahead.wrapping_byte_add(panel * panel_stride).cast::<u8>();
+                            for line in 0..row_bytes.div_ceil(LINE) {
+                                if line == 0 || COUNT >= VECTORS {
+                                    prefetch(ahead.wrapping_add(line * LINE));
+                                }
                             }
                         }
                     }
                     step!(
-                        rows = ROWS [$($rows)*], vectors = COUNT, lanes = LANES, step = 0,
-                        bases = (base0, base1, base2, base3), stride = stride, b = b, b_stride = b_stride, sums = sums,
-                        zero = $zero, splat = $splat, load = $load, fma = $fma
+                        rows = ROWS [$($rows)*], vectors = COUNT, form = FORM, lanes = LANES, step = 0,
+                        bases = (base0, base1, base2, base3), stride = stride, b = b, b_step = b_step,
+                        panel_stride = panel_stride, pack = pack, sums = sums, zero = $zero, splat = $splat,
+                        load = $load, store = $store, widen_f16 = $widen_f16, widen_bf16 = $widen_bf16, fma = $fma
                     );
                     step!(
-                        rows = ROWS [$($rows)*], vectors = COUNT, lanes = LANES, step = 1,
-                        bases = (base0, base1, base2, base3), stride = stride, b = b, b_stride = b_stride, sums = sums,
-                        zero = $zero, splat = $splat, load = $load, fma = $fma
+                        rows = ROWS [$($rows)*], vectors = COUNT, form = FORM, lanes = LANES, step = 1,
+                        bases = (base0, base1, base2, base3), stride = stride, b = b, b_step = b_step,
+                        panel_stride = panel_stride, pack = pack, sums = sums, zero = $zero, splat = $splat,
+                        load = $load, store = $store, widen_f16 = $widen_f16, widen_bf16 = $widen_bf16, fma = $fma
                     );
                     step!(
-                        rows = ROWS [$($rows)*], vectors = COUNT, lanes = LANES, step = 2,
-                        bases = (base0, base1, base2, base3), stride = stride, b = b, b_stride = b_stride, sums = sums,
-                        zero = $zero, splat = $splat, load = $load, fma = $fma
+                        rows = ROWS [$($rows)*], vectors = COUNT, form = FORM, lanes = LANES, step = 2,
+                        bases = (base0, base1, base2, base3), stride = stride, b = b, b_step = b_step,
+                        panel_stride = panel_stride, pack = pack, sums = sums, zero = $zero, splat = $splat,
+                        load = $load, store = $store, widen_f16 = $widen_f16, widen_bf16 = $widen_bf16, fma = $fma
                     );
                     step!(
-                        rows = ROWS [$($rows)*], vectors = COUNT, lanes = LANES, step = 3,
-                        bases = (base0, base1, base2, base3), stride = stride, b = b, b_stride = b_stride, sums = sums,
-                        zero = $zero, splat = $splat, load = $load, fma = $fma
+                        rows = ROWS [$($rows)*], vectors = COUNT, form = FORM, lanes = LANES, step = 3,
+                        bases = (base0, base1, base2, base3), stride = stride, b = b, b_step = b_step,
+                        panel_stride = panel_stride, pack = pack, sums = sums, zero = $zero, splat = $splat,
+                        load = $load, store = $store, widen_f16 = $widen_f16, widen_bf16 = $widen_bf16, fma = $fma
                     );
-                    base0 = base0.wrapping_add(UNROLL);
+                    base0 = base0.wrapping_add(UNROLL * a_step);
                     base1 = base1.wrapping_add(UNROLL);
                     base2 = base2.wrapping_add(UNROLL);
                     base3 = base3.wrapping_add(UNROLL);
-                    b = b.wrapping_add(UNROLL * b_stride);
+                    b = b.wrapping_byte_add(UNROLL * b_step);
+                    pack = pack.wrapping_add(UNROLL * VECTORS * LANES);
                     left -= UNROLL;
                 }
                 while left > 0 {
                     step!(
-                        rows = ROWS [$($rows)*], vectors = COUNT, lanes = LANES, step = 0,
-                        bases = (base0, base1, base2, base3), stride = stride, b = b, b_stride = b_stride, sums = sums,
-                        zero = $zero, splat = $splat, load = $load, fma = $fma
+                        rows = ROWS [$($rows)*], vectors = COUNT, form = FORM, lanes = LANES, step = 0,
+                        bases = (base0, base1, base2, base3), stride = stride, b = b, b_step = b_step,
+                        panel_stride = panel_stride, pack = pack, sums = sums, zero = $zero, splat = $splat,
+                        load = $load, store = $store, widen_f16 = $widen_f16, widen_bf16 = $widen_bf16, fma = $fma
                     );
-                    base0 = base0.wrapping_add(1);
+                    base0 = base0.wrapping_add(a_step);
                     base1 = base1.wrapping_add(1);
                     base2 = base2.wrapping_add(1);
                     base3 = base3.wrapping_add(1);
-                    b = b.wrapping_add(b_stride);
+                    b = b.wrapping_byte_add(b_step);
+                    pack = pack.wrapping_add(VECTORS * LANES);
                     left -= 1;
                 }
                 $(if ROWS >= $rows {
@@ -162,6 +236,12 @@ macro_rules! register_tile {
             }
 
             $(#[target_feature(enable = $feature)])?
+            pub(super) unsafe fn transpose(source: *const $t, source_stride: usize, target: *mut $t, target_stride: usize) {
+                // SAFETY: handed on from the caller.
+                unsafe { $transpose(source, source_stride, target, target_stride) }
+            }
+
+            $(#[target_feature(enable = $feature)])?
             pub(super) unsafe fn continue_row(
                 a: *const $t, a_stride: usize, depth: usize, b: *const $t, b_stride: usize, row: &mut [$t],
             ) {
@@ -170,20 +250,96 @@ macro_rules! register_tile {
             }
 
             $(#[target_feature(enable = $feature)])?
-            pub(super) unsafe fn finish_row(row: &mut [$t], alpha: $t, beta: $t, addend: rows::RowAddend<'_, $t>) {
-                rows::finish_row(row, alpha, beta, addend);
+            pub(super) unsafe fn finish(finish: &rows::Finish<$t>) {
+                // SAFETY: the contract of `Kernels::finish` is that of the body.
+                unsafe { rows::finish(finish) }
             }
+
+            crate::tile::register_tile::widen_panel!(
+                $halves, $({ $feature },)? $t, $lanes, $store, $widen_f16, $widen_bf16
+            );
         }
 
-        pub(super) static $table: crate::tile::Kernels<$t> = crate::tile::Kernels {
-            lanes: $lanes,
-            packed: &[$([$module::tile::<$rows, 1, true>, $module::tile::<$rows, 2, true>]),*],
-            strided: &[$([$module::tile::<$rows, 1, false>, $module::tile::<$rows, 2, false>]),*],
-            copy_panel: $module::copy_panel,
-            continue_row: $module::continue_row,
-            finish_row: $module::finish_row,
+        pub(super) static $table: crate::tile::Kernels<$t> = {
+            #[allow(unused_imports)]
+            use crate::tile::{VECTORS, form};
+            crate::tile::Kernels {
+                lanes: $lanes,
+                packed: &[$([
+                    $module::tile::<$rows, 1, { form::PACKED }>,
+                    $module::tile::<$rows, 2, { form::PACKED }>,
+                ]),*],
+                packed_wide: &[$((
+                    $packed_panels, $module::tile::<$packed_rows, { $packed_panels * VECTORS }, { form::PACKED }>
+                )),*],
+                sliver: &[$([
+                    $module::tile::<$sliver, 1, { form::SLIVER }>,
+                    $module::tile::<$sliver, 2, { form::SLIVER }>,
+                ]),*],
+                strided: &[$([
+                    $module::tile::<$rows, 1, { form::STRIDED }>,
+                    $module::tile::<$rows, 2, { form::STRIDED }>,
+                ]),*],
+                strided_wide: &[$((
+                    $strided_panels, $module::tile::<$strided_rows, { $strided_panels * VECTORS }, { form::STRIDED }>
+                )),*],
+                packing: &[$($module::tile::<$rows, 2, { form::PACKING }>),*],
+                halves: crate::tile::register_tile::halves!(
+                    $halves, $module, [$($rows)*], [$($packed_rows: $packed_panels)*]
+                ),
+                copy_panel: $module::copy_panel,
+                transpose: $module::transpose,
+                continue_row: $module::continue_row,
+                finish: $module::finish,
+            }
         };
     };
 }
 
-pub(super) use {register_tile, step};
+/// Bodies that widen whole panels of 16-bit elements, for tables that have them.
+macro_rules! widen_panel {
+    (no, $($rest:tt)*) => {};
+    (yes, $({ $feature:literal },)? $t:ty, $lanes:expr, $store:expr, $widen_f16:expr, $widen_bf16:expr) => {
+        $(#[target_feature(enable = $feature)])?
+        pub(super) unsafe fn widen_panel<const FORM: u8>(panel: *const u16, depth: usize, target: *mut $t) {
+            const COLUMNS: usize = VECTORS * $lanes;
+            for k in 0..depth {
+                let words = panel.wrapping_add(k * COLUMNS);
+                // SAFETY: both panels have `depth` rows.
+                unsafe {
+                    let pair = if FORM == form::F16 { $widen_f16(words) } else { $widen_bf16(words) };
+                    for v in 0..VECTORS {
+                        $store(target.wrapping_add(k * COLUMNS + v * $lanes), pair[v]);
+                    }
+                }
+            }
+        }
+    };
+}
+
+/// The part of a table for panels of 16-bit elements.
+macro_rules! halves {
+    (no, $($rest:tt)*) => {
+        None
+    };
+    (yes, $module:ident, $rows:tt, $wide:tt) => {
+        Some(&[
+            crate::tile::register_tile::halves!(@form F16, $module, $rows, $wide),
+            crate::tile::register_tile::halves!(@form BF16, $module, $rows, $wide),
+        ])
+    };
+    (@form $form:ident, $module:ident, [$($rows:literal)*], [$($wide_rows:literal: $wide_panels:literal)*]) => {
+        crate::tile::Halves {
+            tiles: &[$([
+                $module::tile::<$rows, 1, { form::$form }>,
+                $module::tile::<$rows, 2, { form::$form }>,
+            ]),*],
+            wide: &[$((
+                $wide_panels, $module::tile::<$wide_rows, { $wide_panels * VECTORS }, { form::$form }>
+            )),*],
+            widen_panel: $module::widen_panel::<{ form::$form }>,
+        }
+    };
+}
+
+pub(super) use {halves, register_tile, step, widen_panel};

@@ -5,15 +5,31 @@ use crate::Compute;
 /// Rows of B that [`continue_row`] reads in one pass over the output row.
 const ROWS_PER_PASS: usize = 8;
 
-/// What is added to a row of the product.
-#[derive(Clone, Copy)]
-pub(crate) enum RowAddend<'a, T> {
-    /// Nothing.
-    None,
-    /// The same element in every column.
-    Splat(T),
-    /// One element a column.
-    Row(&'a [T]),
+/// What becomes of finished sums: `sum = alpha · sum`, then `sum = fma(beta, addend, sum)` if there is an addend, then
+/// `sum = sum + residual` if there is a residual. Factors alpha of 1 change nothing.
+pub(crate) struct Finish<T> {
+    /// Sums, changed in place.
+    pub sums: *mut T,
+    /// Elements from one row of sums to the next.
+    pub stride: usize,
+    /// Rows.
+    pub rows: usize,
+    /// Columns.
+    pub columns: usize,
+    /// Factor of the sums.
+    pub alpha: T,
+    /// Factor of the addend.
+    pub beta: T,
+    /// First element of the addend; null when there is none.
+    pub addend: *const T,
+    /// Elements from one row of the addend to the next.
+    pub addend_row: usize,
+    /// 0 or 1.
+    pub addend_column: usize,
+    /// First element of the residual, elements of a row adjacent; null when there is none.
+    pub residual: *const T,
+    /// Elements from one row of the residual to the next.
+    pub residual_row: usize,
 }
 
 /// Continues the chains of one output row by `depth` steps: `row[j] = fma(a[k], b[k][j], row[j])` for increasing k.
@@ -67,24 +83,45 @@ pub(super) unsafe fn continue_row<T: Compute>(
     }
 }
 
-/// `row = fma(beta, addend, alpha · row)`, or `alpha · row` without an addend.
+/// See [`Finish`].
+///
+/// # Safety
+/// The pointers are valid for the rows and columns, the sums for writing by this call alone.
 #[inline(always)]
-pub(super) fn finish_row<T: Compute>(row: &mut [T], alpha: T, beta: T, addend: RowAddend<'_, T>) {
-    if alpha != T::ONE {
-        for sum in row.iter_mut() {
-            *sum = alpha.mul(*sum);
-        }
-    }
-    match addend {
-        RowAddend::None => {}
-        RowAddend::Splat(c) => {
-            for sum in row.iter_mut() {
-                *sum = beta.mul_add(c, *sum);
+pub(super) unsafe fn finish<T: Compute>(finish: &Finish<T>) {
+    let &Finish { columns, alpha, beta, .. } = finish;
+    for row in 0..finish.rows {
+        // SAFETY: handed on from the caller.
+        let sums = unsafe {
+            std::slice::from_raw_parts_mut(finish.sums.add(row * finish.stride), columns)
+        };
+        if alpha != T::ONE {
+            for sum in sums.iter_mut() {
+                *sum = alpha.mul(*sum);
             }
         }
-        RowAddend::Row(c) => {
-            for (sum, &c) in row.iter_mut().zip(c) {
-                *sum = beta.mul_add(c, *sum);
+        if !finish.addend.is_null() {
+            let addend = finish.addend.wrapping_add(row * finish.addend_row);
+            if finish.addend_column == 0 {
+                // SAFETY: handed on from the caller.
+                let addend = unsafe { *addend };
+                for sum in sums.iter_mut() {
+                    *sum = beta.mul_add(addend, *sum);
+                }
+            } else {
+                // SAFETY: handed on from the caller.
+                let addend = unsafe { std::slice::from_raw_parts(addend, columns) };
+                for (sum, &addend) in sums.iter_mut().zip(addend) {
+                    *sum = beta.mul_add(addend, *sum);
+                }
+            }
+        }
+        if !finish.residual.is_null() {
+            let residual = finish.residual.wrapping_add(row * finish.residual_row);
+            // SAFETY: handed on from the caller.
+            let residual = unsafe { std::slice::from_raw_parts(residual, columns) };
+            for (sum, &residual) in sums.iter_mut().zip(residual) {
+                *sum = sum.add(residual);
             }
         }
     }

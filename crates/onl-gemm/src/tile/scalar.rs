@@ -1,13 +1,17 @@
 //! Portable tiles, one element a vector: the reference for bits.
 
 use super::register_tile::register_tile;
+use super::transpose_plain;
 
 macro_rules! scalar_tile {
     ($module:ident, $table:ident, $t:ty) => {
         register_tile!(
-            $module, $table, element = $t, lanes = 1, rows = [1 2 3 4],
+            $module, $table, element = $t, lanes = 1, rows = [1 2 3 4], sliver = [],
+            packed_wide = [], strided_wide = [], halves = no,
             zero = 0.0, splat = std::convert::identity::<$t>, load = std::ptr::read::<$t>, store = std::ptr::write::<$t>,
             load_partial = load_one::<$t>, store_partial = store_one::<$t>,
+            widen_f16 = no_halves, widen_bf16 = no_halves,
+            transpose = transpose_plain::<$t, 1>,
             fma = <$t>::mul_add, add = std::ops::Add::add
         );
     };
@@ -28,4 +32,12 @@ unsafe fn load_one<T: Copy>(source: *const T, _: usize) -> T {
 unsafe fn store_one<T: Copy>(target: *mut T, _: usize, value: T) {
     // SAFETY: as above.
     unsafe { *target = value }
+}
+
+/// Stands where a table has no tiles over 16-bit panels.
+///
+/// # Safety
+/// None; it is never called.
+pub(super) unsafe fn no_halves<V>(_: *const u16) -> [V; super::VECTORS] {
+    unreachable!("this tier has no tiles over 16-bit panels")
 }
