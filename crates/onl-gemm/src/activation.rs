@@ -70,37 +70,81 @@ macro_rules! activate {
                     Activation::Identity => {}
                     Activation::Relu => {
                         let zero = constant(0.0);
-                        each!(self.1, isa, $lanes, $load, $store, $load_partial, $store_partial, |x| {
-                            isa.$select(isa.$lt(x, zero), zero, x)
-                        });
+                        each!(
+                            self.1,
+                            isa,
+                            $lanes,
+                            $load,
+                            $store,
+                            $load_partial,
+                            $store_partial,
+                            |x| { isa.$select(isa.$lt(x, zero), zero, x) }
+                        );
                     }
                     Activation::LeakyRelu { slope } => {
                         let (zero, slope) = (constant(0.0), constant(slope));
-                        each!(self.1, isa, $lanes, $load, $store, $load_partial, $store_partial, |x| {
-                            isa.$select(isa.$lt(x, zero), isa.$mul(slope, x), x)
-                        });
+                        each!(
+                            self.1,
+                            isa,
+                            $lanes,
+                            $load,
+                            $store,
+                            $load_partial,
+                            $store_partial,
+                            |x| { isa.$select(isa.$lt(x, zero), isa.$mul(slope, x), x) }
+                        );
                     }
                     Activation::Clip { low, high } => {
                         let (low, high) = (constant(low), constant(high));
-                        each!(self.1, isa, $lanes, $load, $store, $load_partial, $store_partial, |x| {
-                            let raised = isa.$select(isa.$lt(x, low), low, x);
-                            isa.$select(isa.$lt(high, raised), high, raised)
-                        });
+                        each!(
+                            self.1,
+                            isa,
+                            $lanes,
+                            $load,
+                            $store,
+                            $load_partial,
+                            $store_partial,
+                            |x| {
+                                let raised = isa.$select(isa.$lt(x, low), low, x);
+                                isa.$select(isa.$lt(high, raised), high, raised)
+                            }
+                        );
                     }
                     Activation::Sigmoid => {
-                        each!(self.1, isa, $lanes, $load, $store, $load_partial, $store_partial, |x| {
-                            <Sigmoid as $function>::apply(isa, x)
-                        });
+                        each!(
+                            self.1,
+                            isa,
+                            $lanes,
+                            $load,
+                            $store,
+                            $load_partial,
+                            $store_partial,
+                            |x| { <Sigmoid as $function>::apply(isa, x) }
+                        );
                     }
                     Activation::Tanh => {
-                        each!(self.1, isa, $lanes, $load, $store, $load_partial, $store_partial, |x| {
-                            <Tanh as $function>::apply(isa, x)
-                        });
+                        each!(
+                            self.1,
+                            isa,
+                            $lanes,
+                            $load,
+                            $store,
+                            $load_partial,
+                            $store_partial,
+                            |x| { <Tanh as $function>::apply(isa, x) }
+                        );
                     }
                     Activation::Gelu => {
-                        each!(self.1, isa, $lanes, $load, $store, $load_partial, $store_partial, |x| {
-                            <Gelu as $function>::apply(isa, x)
-                        });
+                        each!(
+                            self.1,
+                            isa,
+                            $lanes,
+                            $load,
+                            $store,
+                            $load_partial,
+                            $store_partial,
+                            |x| { <Gelu as $function>::apply(isa, x) }
+                        );
                     }
                 }
             }
@@ -117,10 +161,32 @@ macro_rules! activate {
 }
 
 activate!(
-    activate_f32, ActivateF32, UnaryF32, f32, F32_LANES, splat_f32, load_f32, store_f32,
-    load_partial_f32, store_partial_f32, lt_f32, select_f32, mul_f32
+    activate_f32,
+    ActivateF32,
+    UnaryF32,
+    f32,
+    F32_LANES,
+    splat_f32,
+    load_f32,
+    store_f32,
+    load_partial_f32,
+    store_partial_f32,
+    lt_f32,
+    select_f32,
+    mul_f32
 );
 activate!(
-    activate_f64, ActivateF64, UnaryF64, f64, F64_LANES, splat_f64, load_f64, store_f64,
-    load_partial_f64, store_partial_f64, lt_f64, select_f64, mul_f64
+    activate_f64,
+    ActivateF64,
+    UnaryF64,
+    f64,
+    F64_LANES,
+    splat_f64,
+    load_f64,
+    store_f64,
+    load_partial_f64,
+    store_partial_f64,
+    lt_f64,
+    select_f64,
+    mul_f64
 );

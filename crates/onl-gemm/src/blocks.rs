@@ -148,7 +148,7 @@ impl<'a, S: Storage> Blocks<'a, S> {
             let run = self.run(entry, group, panel..panel + count, scratch);
             // SAFETY: handed on from the caller.
             unsafe {
-                if plan.place == Place::Vector {
+                if plan.place.is_row() {
                     self.vector(&run);
                 } else {
                     self.slices(&run, unit + count < units.end);
@@ -252,8 +252,10 @@ impl<'a, S: Storage> Blocks<'a, S> {
     unsafe fn slice_of_a(&self, run: &Run<S>, ks: Range<usize>) -> Slice<S::Compute> {
         let plan = self.plan;
         let (row_stride, column_stride) = (self.a.row_stride, self.a.column_stride);
-        let row =
-            |row: usize| run.a.wrapping_add(row * row_stride + ks.start * column_stride);
+        let row = |row: usize| {
+            run.a
+                .wrapping_add(row * row_stride + ks.start * column_stride)
+        };
         let layout = &plan.scratch;
         // SAFETY: A covers the group's rows and the slice; the scratch has room for them.
         unsafe {
@@ -304,7 +306,8 @@ impl<'a, S: Storage> Blocks<'a, S> {
         }
     }
 
-    /// B in memory: tiles outside, panels inside, so that rows of B that fit the cache are read in long runs.
+    /// B in memory. When a cache holds it, tiles are outside and panels inside, and rows of B are read in long runs;
+    /// else panels are outside, so that B comes from memory once.
     ///
     /// # Safety
     /// As [`units`](Self::units); the slice is ready.
@@ -324,43 +327,63 @@ impl<'a, S: Storage> Blocks<'a, S> {
                     .panel(slice.ks.clone(), last, kernels, packed);
             }
         }
-        let first = b.elements.as_ptr().wrapping_add(
-            run.b_matrix * b.batch_stride + slice.ks.start * b.row_stride,
-        );
-        for tile in run.tiles.clone() {
+        let first = b
+            .elements
+            .as_ptr()
+            .wrapping_add(run.b_matrix * b.batch_stride + slice.ks.start * b.row_stride);
+        let tallest = self.plan.rows.part(run.tiles.start).len();
+        // The panel or pair of panels at a column, and whether it is a pair.
+        let panel_at = |column: usize| {
+            let whole = (run.columns.end - column) / width;
+            let panels = match kernels.strided_wide.get(tallest - 1) {
+                Some(&(panels, _)) if whole >= panels => panels,
+                _ => whole.min(1),
+            };
+            Panel {
+                column,
+                columns: if panels == 0 { ragged } else { panels * width },
+                first: if panels == 0 {
+                    packed.cast_const()
+                } else {
+                    first.wrapping_add(column).cast()
+                },
+                row_stride: b.row_stride,
+                panel_stride: 0,
+                pack: std::ptr::null_mut(),
+                next: std::ptr::null(),
+                next_lines: 0,
+            }
+        };
+        let tile_at = |tile: usize, panel: &Panel<S::Compute>| {
             let rows = self.plan.rows.part(tile);
-            let height = rows.len();
-            let mut column = run.columns.start;
+            let index = rows.len() - 1;
+            let kernel = if panel.columns > width {
+                kernels.strided_wide[index].1
+            } else if panel.columns == width {
+                kernels.strided[index][1]
+            } else {
+                kernels.packed[index][ragged.div_ceil(kernels.lanes) - 1]
+            };
+            // SAFETY: handed on from the caller; the panel covers the slice.
+            unsafe { self.tile(run, slice, rows, panel, kernel) };
+        };
+        let mut column = run.columns.start;
+        if self.plan.panels_outside {
             while column < run.columns.end {
-                let whole = (run.columns.end - column) / width;
-                let (kernel, columns, from) = match kernels.strided_wide.get(height - 1) {
-                    Some(&(panels, kernel)) if whole >= panels => {
-                        (kernel, panels * width, first.wrapping_add(column).cast())
-                    }
-                    _ if whole > 0 => (
-                        kernels.strided[height - 1][1],
-                        width,
-                        first.wrapping_add(column).cast(),
-                    ),
-                    _ => (
-                        kernels.packed[height - 1][ragged.div_ceil(kernels.lanes) - 1],
-                        ragged,
-                        packed.cast_const(),
-                    ),
-                };
-                let panel = Panel {
-                    column,
-                    columns,
-                    first: from,
-                    row_stride: b.row_stride,
-                    panel_stride: 0,
-                    pack: std::ptr::null_mut(),
-                    next: std::ptr::null(),
-                    next_lines: 0,
-                };
-                // SAFETY: handed on from the caller; the panel covers the slice.
-                unsafe { self.tile(run, slice, rows.clone(), &panel, kernel) };
-                column += columns;
+                let panel = panel_at(column);
+                for tile in run.tiles.clone() {
+                    tile_at(tile, &panel);
+                }
+                column += panel.columns;
+            }
+            return;
+        }
+        for tile in run.tiles.clone() {
+            column = run.columns.start;
+            while column < run.columns.end {
+                let panel = panel_at(column);
+                tile_at(tile, &panel);
+                column += panel.columns;
             }
         }
     }
@@ -413,10 +436,10 @@ impl<'a, S: Storage> Blocks<'a, S> {
                             .cast();
                         panel.row_stride = b.row_stride;
                         panel.pack = packed;
-                        let kernel = if tiles.is_empty() {
-                            kernels.strided[rows.len() - 1][1]
-                        } else {
-                            kernels.packing[rows.len() - 1]
+                        let index = rows.len() - 1;
+                        let kernel = match kernels.strided.get(index) {
+                            Some(in_place) if tiles.is_empty() => in_place[1],
+                            _ => kernels.packing[index],
                         };
                         self.tile(run, slice, rows, &panel, kernel);
                         panel.first = packed;
@@ -464,9 +487,7 @@ impl<'a, S: Storage> Blocks<'a, S> {
         let row_bytes = width * element_bytes::<S>(plan.tier);
         let panel_stride = self.k * row_bytes;
         let matrix = b.matrix(run.b_matrix);
-        let at = |panel: usize, k: usize| {
-            matrix.wrapping_add(panel * panel_stride + k * row_bytes)
-        };
+        let at = |panel: usize, k: usize| matrix.wrapping_add(panel * panel_stride + k * row_bytes);
         // Lines of a panel that one turn of a tile's loop reads: those that all tiles together ask for in a turn.
         let lines = (UNROLL * row_bytes / LINE).clamp(1, 8);
         let shares = lines.min(1 << run.tiles.len().ilog2());
@@ -506,8 +527,7 @@ impl<'a, S: Storage> Blocks<'a, S> {
             for (share, tile) in run.tiles.clone().enumerate() {
                 let rows = plan.rows.part(tile);
                 let vectors = columns.div_ceil(kernels.lanes);
-                let kernel =
-                    wide_kernel.unwrap_or_else(|| table[rows.len() - 1][vectors - 1]);
+                let kernel = wide_kernel.unwrap_or_else(|| table[rows.len() - 1][vectors - 1]);
                 panel.next = next.wrapping_add(share * panel.next_lines * LINE);
                 if share >= shares || next.is_null() || wide_kernel.is_some() {
                     panel.next_lines = 0;
@@ -555,8 +575,7 @@ impl<'a, S: Storage> Blocks<'a, S> {
                 sums.start
             } else {
                 sums.start.wrapping_add(
-                    (rows.start - run.rows.start) * sums.stride + panel.column
-                        - run.columns.start,
+                    (rows.start - run.rows.start) * sums.stride + panel.column - run.columns.start,
                 )
             }
         };
@@ -634,6 +653,7 @@ impl<'a, S: Storage> Blocks<'a, S> {
                         .output
                         .wrapping_add(row * self.row_stride + columns.start);
                     S::narrow_slice(
+                        self.plan.tier,
                         sums,
                         std::slice::from_raw_parts_mut(target, columns.len()),
                     );
@@ -668,7 +688,7 @@ impl<'a, S: Storage> Blocks<'a, S> {
             if S::NATIVE {
                 elements.as_ptr().cast::<S::Compute>()
             } else {
-                S::widen_slice(&elements[..count], &mut buffer[..count]);
+                S::widen_slice(self.plan.tier, &elements[..count], &mut buffer[..count]);
                 buffer.as_ptr()
             }
         };
@@ -706,7 +726,7 @@ impl<'a, S: Storage> Blocks<'a, S> {
         unsafe { (self.kernels.finish)(&finish) };
     }
 
-    /// One output row straight from rows of B.
+    /// One output row straight from rows or columns of B.
     ///
     /// # Safety
     /// As [`units`](Self::units).
@@ -718,7 +738,7 @@ impl<'a, S: Storage> Blocks<'a, S> {
         let b_first = b
             .elements
             .as_ptr()
-            .wrapping_add(run.b_matrix * b.batch_stride + columns.start)
+            .wrapping_add(run.b_matrix * b.batch_stride + columns.start * b.column_stride)
             .cast::<S::Compute>();
         let a = run.a.cast::<S::Compute>();
         let a_stride = self.a.column_stride;
@@ -748,8 +768,17 @@ impl<'a, S: Storage> Blocks<'a, S> {
             };
             // SAFETY: A and B cover these steps and columns; the processor has the tier's features.
             unsafe {
-                (self.kernels.continue_row)(a, a_stride, depth, b_rows, b.row_stride, chains)
-            };
+                if self.plan.place == Place::Vector {
+                    (self.kernels.continue_row)(a, a_stride, depth, b_rows, b.row_stride, chains);
+                } else {
+                    let lanes = self.kernels.lanes;
+                    for (group, chains) in chains.chunks_mut(lanes).enumerate() {
+                        let first = b_rows.wrapping_add(group * lanes * b.column_stride);
+                        let continue_columns = self.kernels.continue_columns;
+                        continue_columns(a, a_stride, depth, first, b.column_stride, chains);
+                    }
+                }
+            }
             if start > 0 {
                 for (sum, &chain) in sums.iter_mut().zip(&*partial) {
                     *sum = sum.add(chain);

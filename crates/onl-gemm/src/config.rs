@@ -52,7 +52,7 @@ pub struct GemmConfig {
     pub skinny_m_limit: usize,
     /// Blocks of A that use a panel which is packed at a call.
     pub blocks_per_packed_b: usize,
-    /// Most rows of a block for which panels of f16 are widened in registers.
+    /// Most rows of a block for which panels of 16-bit elements are widened in registers.
     pub widen_m_limit: usize,
 }
 
@@ -176,11 +176,11 @@ const OF_NATIVE: [Parameter; 4] = [
 /// Parameters of products of 16-bit types.
 const OF_WIDENED: [Parameter; 1] = [integer(
     WIDEN_M_LIMIT,
-    24,
+    64,
     0,
     1 << 20,
     "rows",
-    "Most rows of a block for which tiles widen constant f16; above, panels are widened once for all tiles.",
+    "Most rows of a block for which tiles widen 16-bit constants; above, panels are widened once for all tiles.",
 )];
 
 const fn joined<const N: usize>(more: &[Parameter]) -> [Parameter; N] {
@@ -290,8 +290,8 @@ impl GemmConfig {
             ),
             row("pack_large_b_only", &[(PACK_B_MINIMUM_ELEMENTS, 1 << 18)]),
             row("packed_b_for_one_block", &[(BLOCKS_PER_PACKED_B, 1)]),
-            row("widen_few_rows", &[(WIDEN_M_LIMIT, 8)]),
-            row("widen_many_rows", &[(WIDEN_M_LIMIT, 96)]),
+            row("widen_few_rows", &[(WIDEN_M_LIMIT, 24)]),
+            row("widen_many_rows", &[(WIDEN_M_LIMIT, 256)]),
             row("few_chunks", &[(CHUNKS_PER_PARTICIPANT, 1)]),
             row("many_chunks", &[(CHUNKS_PER_PARTICIPANT, 16)]),
             row("coarse_chunks", &[(FMAS_PER_WORK_UNIT, 1 << 21)]),

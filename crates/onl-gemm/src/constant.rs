@@ -194,10 +194,7 @@ impl<S: Storage> PackedB<S> {
     pub(crate) fn matrix(&self, index: usize) -> *const u8 {
         let width = S::Compute::kernels(self.tier).columns();
         let matrix = self.n.next_multiple_of(width) * self.k * element_bytes::<S>(self.tier);
-        self.panels
-            .as_bytes()
-            .as_ptr()
-            .wrapping_add(index * matrix)
+        self.panels.as_bytes().as_ptr().wrapping_add(index * matrix)
     }
 }
 

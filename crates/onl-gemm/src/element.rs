@@ -1,8 +1,8 @@
-use crate::tile::{Kernels, kernels_f32, kernels_f64};
 use crate::Activation;
 use crate::activation::{activate_f32, activate_f64};
-use half::slice::HalfFloatSliceExt;
+use crate::tile::{Kernels, kernels_f32, kernels_f64};
 use onl_cpu::IsaTier;
+use onl_simd::{Isa, SimdOp, dispatch};
 use onl_tensor::{Element, bf16, f16};
 
 mod sealed {
@@ -76,7 +76,6 @@ macro_rules! compute {
             type Compute = $t;
             const NATIVE: bool = true;
             const HALF: Option<usize> = None;
-            const WIDEN_TALL: bool = false;
             const INTERLEAVED: bool = false;
             fn bytes(elements: &[Self]) -> &[u8] {
                 bytemuck::cast_slice(elements)
@@ -86,11 +85,11 @@ macro_rules! compute {
                 self
             }
             #[inline(always)]
-            fn widen_slice(source: &[Self], target: &mut [$t]) {
+            fn widen_slice(_: IsaTier, source: &[Self], target: &mut [$t]) {
                 target.copy_from_slice(source);
             }
             #[inline(always)]
-            fn narrow_slice(source: &[$t], target: &mut [Self]) {
+            fn narrow_slice(_: IsaTier, source: &[$t], target: &mut [Self]) {
                 target.copy_from_slice(source);
             }
         }
@@ -110,9 +109,6 @@ pub trait Storage: Element + sealed::Sealed {
     /// Position among the tables of tiles over panels of 16-bit elements.
     #[doc(hidden)]
     const HALF: Option<usize>;
-    /// Whether widening in the tiles costs more than widening a panel once for many rows.
-    #[doc(hidden)]
-    const WIDEN_TALL: bool;
     /// Whether such panels hold columns of both vectors in turn.
     #[doc(hidden)]
     const INTERLEAVED: bool;
@@ -122,19 +118,60 @@ pub trait Storage: Element + sealed::Sealed {
 
     /// The element in the type of accumulation, exactly.
     fn widen(self) -> Self::Compute;
-    /// As [`widen`](Self::widen), for slices of equal length.
-    fn widen_slice(source: &[Self], target: &mut [Self::Compute]);
-    /// Rounds to nearest even; slices of equal length.
-    fn narrow_slice(source: &[Self::Compute], target: &mut [Self]);
+    /// As [`widen`](Self::widen), for slices of equal length, by the body of a tier that the processor runs.
+    fn widen_slice(tier: IsaTier, source: &[Self], target: &mut [Self::Compute]);
+    /// Rounds to nearest even; slices of equal length, by the body of a tier that the processor runs.
+    fn narrow_slice(tier: IsaTier, source: &[Self::Compute], target: &mut [Self]);
 }
 
+/// Conversions of slices by vectors, and the type that is stored with them.
 macro_rules! half_storage {
-    ($t:ty, $position:literal, $interleaved:literal, $widen:expr, $narrow:expr) => {
+    (
+        $t:ty, $position:literal, $interleaved:literal, $widen:ident, $narrow:ident, $load:ident, $store:ident,
+        $load_partial:ident, $store_partial:ident
+    ) => {
+        struct $widen<'a>(&'a [$t], &'a mut [f32]);
+
+        impl SimdOp for $widen<'_> {
+            type Output = ();
+
+            #[inline(always)]
+            fn eval<I: Isa>(self, isa: I) {
+                let mut sources = self.0.chunks_exact(I::F32_LANES);
+                let mut targets = self.1.chunks_exact_mut(I::F32_LANES);
+                for (source, target) in (&mut sources).zip(&mut targets) {
+                    isa.store_f32(isa.$load(source), target);
+                }
+                let (source, target) = (sources.remainder(), targets.into_remainder());
+                if !source.is_empty() {
+                    isa.store_partial_f32(isa.$load_partial(source, <$t>::ZERO), target);
+                }
+            }
+        }
+
+        struct $narrow<'a>(&'a [f32], &'a mut [$t]);
+
+        impl SimdOp for $narrow<'_> {
+            type Output = ();
+
+            #[inline(always)]
+            fn eval<I: Isa>(self, isa: I) {
+                let mut sources = self.0.chunks_exact(I::F32_LANES);
+                let mut targets = self.1.chunks_exact_mut(I::F32_LANES);
+                for (source, target) in (&mut sources).zip(&mut targets) {
+                    isa.$store(isa.load_f32(source), target);
+                }
+                let (source, target) = (sources.remainder(), targets.into_remainder());
+                if !source.is_empty() {
+                    isa.$store_partial(isa.load_partial_f32(source, 0.0), target);
+                }
+            }
+        }
+
         impl Storage for $t {
             type Compute = f32;
             const NATIVE: bool = false;
             const HALF: Option<usize> = Some($position);
-            const WIDEN_TALL: bool = !$interleaved;
             const INTERLEAVED: bool = $interleaved;
             fn bytes(elements: &[Self]) -> &[u8] {
                 bytemuck::cast_slice(elements)
@@ -143,11 +180,11 @@ macro_rules! half_storage {
             fn widen(self) -> f32 {
                 self.to_f32()
             }
-            fn widen_slice(source: &[Self], target: &mut [f32]) {
-                $widen(source, target);
+            fn widen_slice(tier: IsaTier, source: &[Self], target: &mut [f32]) {
+                dispatch(tier, $widen(source, target));
             }
-            fn narrow_slice(source: &[f32], target: &mut [Self]) {
-                $narrow(source, target);
+            fn narrow_slice(tier: IsaTier, source: &[f32], target: &mut [Self]) {
+                dispatch(tier, $narrow(source, target));
             }
         }
     };
@@ -157,23 +194,21 @@ half_storage!(
     f16,
     0,
     false,
-    |source: &[f16], target: &mut [f32]| source.convert_to_f32_slice(target),
-    |source: &[f32], target: &mut [f16]| target.convert_from_f32_slice(source)
+    WidenF16,
+    NarrowF16,
+    load_f16,
+    store_f16,
+    load_partial_f16,
+    store_partial_f16
 );
-half_storage!(bf16, 1, true, widen_bf16, narrow_bf16);
-
-fn widen_bf16(source: &[bf16], target: &mut [f32]) {
-    for (x, y) in source.iter().zip(target) {
-        *y = f32::from_bits(u32::from(x.to_bits()) << 16);
-    }
-}
-
-/// To nearest even; NaN quieted.
-fn narrow_bf16(source: &[f32], target: &mut [bf16]) {
-    for (x, y) in source.iter().zip(target) {
-        let bits = x.to_bits();
-        let rounded = (bits.wrapping_add(0x7fff + (bits >> 16 & 1)) >> 16) as u16;
-        let quieted = (bits >> 16) as u16 | 0x40;
-        *y = bf16::from_bits(if x.is_nan() { quieted } else { rounded });
-    }
-}
+half_storage!(
+    bf16,
+    1,
+    true,
+    WidenBf16,
+    NarrowBf16,
+    load_bf16,
+    store_bf16,
+    load_partial_bf16,
+    store_partial_bf16
+);

@@ -5,11 +5,26 @@ use onl_tensor::Element;
 pub trait WrappingElement: Element + Default {
     /// `self + a · b` modulo 2 to the number of bits.
     fn wrapping_multiply_add(self, a: Self, b: Self) -> Self;
+    /// 1.
+    const ONE: Self;
+    /// The nearest `f64`.
+    fn to_f64(self) -> f64;
+    /// Truncated towards zero and clamped; NaN gives 0.
+    fn from_f64(value: f64) -> Self;
 }
 
 macro_rules! wrapping {
     ($($t:ty),*) => {
         $(impl WrappingElement for $t {
+            const ONE: Self = 1;
+            #[inline(always)]
+            fn to_f64(self) -> f64 {
+                self as f64
+            }
+            #[inline(always)]
+            fn from_f64(value: f64) -> Self {
+                value as $t
+            }
             #[inline(always)]
             fn wrapping_multiply_add(self, a: Self, b: Self) -> Self {
                 self.wrapping_add(a.wrapping_mul(b))

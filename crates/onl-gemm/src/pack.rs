@@ -51,6 +51,14 @@ impl<S: Storage> Source<S::Compute> for Strided<S> {
             unsafe { (kernels.copy_panel)(source.cast(), self.row_stride, depth, target) };
             return;
         }
+        if self.column_stride == 1
+            && live == width
+            && let (Some(halves), Some(form)) = (kernels.halves, S::HALF)
+        {
+            // SAFETY: storage is of 16 bits; the caller's pointers cover the panel.
+            unsafe { (halves[form].widen_rows)(source.cast(), self.row_stride, depth, target) };
+            return;
+        }
         // SAFETY: the panel holds depth · width elements.
         let rows = unsafe { std::slice::from_raw_parts_mut(target, depth * width) };
         if live < width {
@@ -64,7 +72,7 @@ impl<S: Storage> Source<S::Compute> for Strided<S> {
                 let elements = unsafe {
                     std::slice::from_raw_parts(source.wrapping_add(k * self.row_stride), live)
                 };
-                S::widen_slice(elements, &mut row[..live]);
+                S::widen_slice(kernels.tier, elements, &mut row[..live]);
             }
         } else if self.row_stride == 1 {
             // SAFETY: the caller's pointers cover `live` columns of `depth` elements and the panel.
@@ -118,7 +126,7 @@ impl<T> Source<T> for HalfPanels {
             .first
             .wrapping_add(columns.start / row * row * self.k + ks.start * row);
         // SAFETY: handed on from the caller.
-        unsafe { (halves[self.form].widen_panel)(panel, ks.len(), target) };
+        unsafe { (halves[self.form].widen_panel)(panel, row, ks.len(), target) };
     }
 }
 
@@ -150,7 +158,11 @@ unsafe fn transpose<S: Storage>(
                     let elements = unsafe {
                         std::slice::from_raw_parts(first.wrapping_add(i * source_stride), length)
                     };
-                    S::widen_slice(elements, &mut widened[i * STRIP..i * STRIP + length]);
+                    S::widen_slice(
+                        kernels.tier,
+                        elements,
+                        &mut widened[i * STRIP..i * STRIP + length],
+                    );
                 }
                 (widened.as_ptr(), STRIP)
             };
@@ -231,12 +243,22 @@ pub(crate) unsafe fn pack_rows<S: Storage>(
             unsafe {
                 let source = std::slice::from_raw_parts(a.add(row * row_stride), depth);
                 let target = std::slice::from_raw_parts_mut(target.add(row * target_stride), depth);
-                S::widen_slice(source, target);
+                S::widen_slice(kernels.tier, source, target);
             }
         }
     } else if row_stride == 1 {
         // SAFETY: handed on from the caller; a column of A is a row of the source.
-        unsafe { transpose(a, column_stride, depth, rows, target, target_stride, kernels) };
+        unsafe {
+            transpose(
+                a,
+                column_stride,
+                depth,
+                rows,
+                target,
+                target_stride,
+                kernels,
+            )
+        };
     } else {
         for row in 0..rows {
             for k in 0..depth {

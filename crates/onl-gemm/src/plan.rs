@@ -45,6 +45,15 @@ pub(crate) enum Place {
     InPlace,
     /// Rows in memory, one output row, no register tiles.
     Vector,
+    /// As `Vector`, of a B whose columns are contiguous.
+    Columns,
+}
+
+impl Place {
+    /// Whether there are no register tiles.
+    pub fn is_row(self) -> bool {
+        matches!(self, Place::Vector | Place::Columns)
+    }
 }
 
 /// How register tiles read A.
@@ -65,8 +74,6 @@ const SLIVER_PANELS: usize = 4;
 const TRANSPOSED_SLICE: usize = 128;
 /// Most rows for which it does.
 const TRANSPOSED_SLICE_ROWS: usize = 4;
-/// Rows of tiles that read B in place, where they are not as wide as two panels.
-const IN_PLACE_ROWS: usize = 8;
 
 /// How one product is computed: made from dimensions, layout, parameters and tier, and from nothing else.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -85,6 +92,8 @@ pub struct Plan {
     /// Panels between two visits to the output when k has several slices.
     pub(crate) panels_per_run: usize,
     pub(crate) rows: Cut,
+    /// Whether all tiles of a panel of rows in place come before the next panel.
+    pub(crate) panels_outside: bool,
     /// Groups of register tiles.
     pub(crate) groups: Cut,
     pub(crate) scratch: Scratch,
@@ -196,7 +205,7 @@ impl Plan {
         };
         let slice = slice.clamp(1, BLOCK).min(k.max(1));
         let rows = match place {
-            Place::Vector => Cut::new(1, 1),
+            _ if place.is_row() => Cut::new(1, 1),
             _ => Cut::new(m, height),
         };
         let tiles_per_block = config.tile_m.div_ceil(height).max(1);
@@ -207,7 +216,7 @@ impl Plan {
         let groups = Cut::new(rows.parts, tiles_per_group);
         let panels_per_run = config.tile_n.div_ceil(width).max(1).min(panels.max(1));
         let place = match place {
-            Place::Halves if S::WIDEN_TALL && rows.largest() * groups.largest() > config.widen_m_limit => {
+            Place::Halves if rows.largest() * groups.largest() > config.widen_m_limit => {
                 path = "packed_constant_widened";
                 Place::Packed
             }
@@ -238,11 +247,12 @@ impl Plan {
         ]
         .iter()
         .fold(1u64, |product, &count| product.saturating_mul(count as u64));
-        let bytes = size_of::<S>().saturating_mul(
-            batches.saturating_mul(k).saturating_mul(
-                if m == 1 { n } else { 0 },
-            ),
-        );
+        let bytes =
+            size_of::<S>().saturating_mul(batches.saturating_mul(k).saturating_mul(if m == 1 {
+                n
+            } else {
+                0
+            }));
         Plan {
             dims,
             a_strides,
@@ -255,6 +265,7 @@ impl Plan {
             panels,
             panels_per_run,
             rows,
+            panels_outside: k.saturating_mul(n) >= config.pack_b_minimum_elements,
             groups,
             scratch,
             parallel: Parallel {
@@ -329,12 +340,13 @@ fn choose_place<S: Storage>(
     let in_place = match b {
         BForm::Constant if keeps_halves::<S>(tier) => return (Place::Halves, "packed_constant"),
         BForm::Constant => return (Place::Constant, "packed_constant"),
-        BForm::Strided { column_stride, .. } => {
-            S::NATIVE && (column_stride == 1 || n == 1 && m == 1)
-        }
+        BForm::Strided { column_stride, .. } => S::NATIVE && column_stride == 1,
     };
+    let columns = S::NATIVE && m == 1 && matches!(b, BForm::Strided { row_stride: 1, .. });
     let skinny = m <= config.skinny_m_limit;
     match config.path {
+        PathChoice::Unpacked if columns && !in_place => (Place::Columns, "vector"),
+        PathChoice::Auto if columns && !in_place && skinny => (Place::Columns, "vector"),
         _ if !in_place => (Place::Packed, "packed"),
         PathChoice::Packed => (Place::Packed, "packed"),
         PathChoice::Unpacked if m == 1 => (Place::Vector, "vector"),
@@ -354,7 +366,7 @@ fn tile_height<T>(place: Place, n: usize, kernels: &Kernels<T>) -> usize {
         Place::InPlace if !kernels.strided_wide.is_empty() && n >= 2 * kernels.columns() => {
             kernels.strided_wide.len()
         }
-        Place::InPlace => IN_PLACE_ROWS.min(kernels.rows()),
+        Place::InPlace => kernels.strided.len(),
         _ => kernels.rows(),
     }
 }
@@ -368,7 +380,7 @@ fn choose_a_form<S: Storage>(
 ) -> AForm {
     let in_place = S::NATIVE && a_strides.1 == 1;
     let panelled = matches!(place, Place::Constant | Place::Packed);
-    if place == Place::Vector {
+    if place.is_row() {
         AForm::InPlace
     } else if panelled
         && !kernels.sliver.is_empty()
@@ -411,17 +423,17 @@ impl Scratch {
             AForm::Slivers => group_rows.saturating_mul(slice),
         };
         let b = match place {
-            Place::Constant | Place::Halves | Place::Vector => 0,
+            Place::Constant | Place::Halves | Place::Vector | Place::Columns => 0,
             Place::Packed | Place::InPlace => width * slice,
         };
         let rows = match place {
-            Place::Vector => 1,
+            _ if place.is_row() => 1,
             _ if tile_sums => tile_rows,
             _ => group_rows,
         };
         let area = rows.saturating_mul(scratch.sums_stride);
         let sums = if S::NATIVE { 0 } else { area };
-        let partials = if k > BLOCK && (slice < BLOCK || place == Place::Vector) {
+        let partials = if k > BLOCK && (slice < BLOCK || place.is_row()) {
             area
         } else {
             0
@@ -445,7 +457,6 @@ fn estimate_ns(fmas: usize, b_bytes: usize, element_bytes: usize, tier: IsaTier)
         IsaTier::Neon => 20,
         IsaTier::Scalar => 1,
     };
-    let arithmetic =
-        (fmas as u64).saturating_mul(element_bytes as u64) / (4 * f32_per_nanosecond);
+    let arithmetic = (fmas as u64).saturating_mul(element_bytes as u64) / (4 * f32_per_nanosecond);
     arithmetic.max(b_bytes as u64 / BYTES_PER_NANOSECOND)
 }

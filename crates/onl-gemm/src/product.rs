@@ -1,6 +1,4 @@
-use crate::{
-    BForm, Batch, Dimensions, Epilogue, GemmError, Matrix, PackedB, Plan, Storage,
-};
+use crate::{BForm, Batch, Dimensions, Epilogue, GemmError, Matrix, PackedB, Plan, Storage};
 use onl_executor::Lanes;
 use onl_profiling::{RegionSite, region_site};
 

@@ -32,6 +32,8 @@ pub(crate) mod form {
     pub const F16: u8 = 4;
     /// Panels of bf16 whose 32-bit words hold column `c` of the first vector low and of the second vector high.
     pub const BF16: u8 = 5;
+    /// Rows of bf16 in order; no tiles read it.
+    pub const PLAIN_BF16: u8 = 6;
 }
 
 /// What one call of a register tile works on.
@@ -89,15 +91,19 @@ pub(crate) struct Halves<T: 'static> {
     pub tiles: TileTable<T>,
     /// Tiles over several panels.
     pub wide: WideTable<T>,
-    /// Widens a panel. Arguments: the panel, rows, the widened panel.
+    /// Widens a panel. Arguments: the panel, elements from one row to the next, rows, the widened panel.
     ///
     /// # Safety
     /// The processor has the tier's features; both panels have that many rows.
-    pub widen_panel: unsafe fn(*const u16, usize, *mut T),
+    pub widen_panel: unsafe fn(*const u16, usize, usize, *mut T),
+    /// As `widen_panel`, of rows whose columns are in order.
+    pub widen_rows: unsafe fn(*const u16, usize, usize, *mut T),
 }
 
 /// The compiled bodies of one tier for one element type.
 pub(crate) struct Kernels<T: 'static> {
+    /// Tier whose features the bodies use.
+    pub tier: IsaTier,
     /// Elements of a vector.
     pub lanes: usize,
     /// Tiles over panels; as many as the tallest tile has rows.
@@ -106,7 +112,7 @@ pub(crate) struct Kernels<T: 'static> {
     pub packed_wide: WideTable<T>,
     /// Tiles over panels and slivers of A; empty where rows of A are better read in place.
     pub sliver: TileTable<T>,
-    /// Tiles over rows of B in place.
+    /// Tiles over rows of B in place; as many as the tallest of them has rows.
     pub strided: TileTable<T>,
     /// Tiles over rows of B in place, of the width of several panels.
     pub strided_wide: WideTable<T>,
@@ -132,6 +138,12 @@ pub(crate) struct Kernels<T: 'static> {
     /// # Safety
     /// The processor has the tier's features; A and B are valid for reading that many elements and rows.
     pub continue_row: unsafe fn(*const T, usize, usize, *const T, usize, &mut [T]),
+    /// Continues the chains of at most a vector of columns of one output row, where elements of a column of B are
+    /// adjacent. Arguments: the elements of A, their stride, steps of k, B, elements between its columns, the chains.
+    ///
+    /// # Safety
+    /// The processor has the tier's features; A and B are valid for reading that many elements and columns.
+    pub continue_columns: unsafe fn(*const T, usize, usize, *const T, usize, &mut [T]),
     /// Scales finished sums and adds to them; see [`Finish`].
     ///
     /// # Safety
@@ -233,26 +245,4 @@ fn prefetch_l2(pointer: *const u8) {
     }
     #[cfg(not(target_arch = "x86_64"))]
     let _ = pointer;
-}
-
-/// Transposes a square element by element.
-///
-/// # Safety
-/// As [`Kernels::transpose`].
-#[inline(always)]
-unsafe fn transpose_plain<T: Copy, const LANES: usize>(
-    source: *const T,
-    source_stride: usize,
-    target: *mut T,
-    target_stride: usize,
-) {
-    for row in 0..LANES {
-        for column in 0..LANES {
-            // SAFETY: handed on from the caller.
-            unsafe {
-                *target.add(column * target_stride + row) =
-                    *source.add(row * source_stride + column);
-            }
-        }
-    }
 }

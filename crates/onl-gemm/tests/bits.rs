@@ -3,8 +3,8 @@
 use onl_cpu::IsaTier;
 use onl_executor::CpuExecutor;
 use onl_gemm::{
-    Addend, BLOCK, Batch, Compute, Epilogue, Factor, GemmConfig, Matrix, Output, PackedB, Plan,
-    Problem, Storage, gemm,
+    Activation, Addend, BLOCK, Batch, Compute, Epilogue, Factor, GemmConfig, Matrix, Output,
+    PackedB, Plan, Problem, Storage, gemm,
 };
 use onl_snapshot::{ParameterRow, ParameterValue, TunedConfig};
 use onl_tensor::{AlignedBuffer, bf16, f16};
@@ -80,8 +80,10 @@ fn reference<S: Storage>(
     a: impl Fn(usize) -> S,
     b: impl Fn(usize) -> S,
     c: Option<S>,
-    (alpha, beta): (f32, f32),
+    residual: Option<S>,
+    case: &Case,
 ) -> S {
+    let (alpha, beta) = case.factors;
     let mut sum = S::Compute::ZERO;
     for start in (0..k).step_by(BLOCK) {
         let mut chain = S::Compute::ZERO;
@@ -95,12 +97,14 @@ fn reference<S: Storage>(
     } else {
         S::Compute::from_f32(alpha).mul(sum)
     };
-    let result = match c {
+    let added = match c {
         None => scaled,
         Some(c) => S::Compute::from_f32(beta).mul_add(c.widen(), scaled),
     };
+    let mut result = [residual.map_or(added, |r| added.add(r.widen()))];
+    S::Compute::activate(IsaTier::Scalar, case.activation, &mut result);
     let mut output = [<S as bytemuck::Zeroable>::zeroed()];
-    S::narrow_slice(&[result], &mut output);
+    S::narrow_slice(IsaTier::Scalar, &result, &mut output);
     output[0]
 }
 
@@ -116,6 +120,8 @@ struct Case {
     /// 0 none, 1 full, 2 a row, 3 a column, 4 a scalar.
     addend: usize,
     factors: (f32, f32),
+    residual: bool,
+    activation: Activation,
     special: bool,
     seed: u64,
 }
@@ -130,6 +136,8 @@ const PLAIN: Case = Case {
     constant: false,
     addend: 0,
     factors: (1.0, 1.0),
+    residual: false,
+    activation: Activation::Identity,
     special: false,
     seed: 1,
 };
@@ -138,6 +146,7 @@ struct Data<S> {
     a: Vec<S>,
     b: Vec<S>,
     c: Vec<S>,
+    residual: Vec<S>,
     expected: Vec<S>,
 }
 
@@ -149,6 +158,7 @@ fn data<S: Sample>(case: &Case) -> Data<S> {
     let a: Vec<S> = elements(&mut random, batches * m * k, case.special);
     let b: Vec<S> = elements(&mut random, k * n, case.special);
     let c: Vec<S> = elements(&mut random, m * n + m + n + 1, case.special);
+    let residual: Vec<S> = elements(&mut random, batches * m * n, case.special);
     let mut expected = Vec::with_capacity(batches * m * n);
     for batch in 0..batches {
         for i in 0..m {
@@ -170,11 +180,18 @@ fn data<S: Sample>(case: &Case) -> Data<S> {
                 };
                 let c =
                     addend(case, &c).map(|c| c.elements[i * c.row_stride + j * c.column_stride]);
-                expected.push(reference(k, at_a, at_b, c, case.factors));
+                let r = case.residual.then(|| residual[(batch * m + i) * n + j]);
+                expected.push(reference(k, at_a, at_b, c, r, case));
             }
         }
     }
-    Data { a, b, c, expected }
+    Data {
+        a,
+        b,
+        c,
+        residual,
+        expected,
+    }
 }
 
 fn addend<'a, S>(case: &Case, c: &'a [S]) -> Option<Addend<'a, S>> {
@@ -243,7 +260,10 @@ fn run<S: Sample>(
         alpha: case.factors.0,
         beta: case.factors.1,
         c: addend(case, &data.c),
-        ..Epilogue::NONE
+        residual: case
+            .residual
+            .then(|| Matrix::row_major(&data.residual[..], m, n)),
+        activation: case.activation,
     };
     let target = Output::row_major(&mut output, m, n);
     gemm(
@@ -300,6 +320,46 @@ fn small_tiles(path: &str) -> GemmConfig {
         ],
         path,
     )
+}
+
+const ACTIVATIONS: [Activation; 7] = [
+    Activation::Identity,
+    Activation::Relu,
+    Activation::LeakyRelu { slope: -0.25 },
+    Activation::Clip {
+        low: -0.5,
+        high: 0.75,
+    },
+    Activation::Sigmoid,
+    Activation::Tanh,
+    Activation::Gelu,
+];
+
+#[test]
+fn epilogues_of_long_rows_and_many_slices() {
+    for activation in ACTIVATIONS {
+        for (m, n, k) in [(1, 700, 9), (30, 300, 4_100), (2, 1, 65), (700, 1, 130)] {
+            for constant in [false, true] {
+                let case = Case {
+                    m,
+                    n,
+                    k,
+                    batches: 2,
+                    constant,
+                    addend: 2,
+                    factors: (0.5, 2.0),
+                    residual: true,
+                    activation,
+                    special: true,
+                    ..PLAIN
+                };
+                for config in [small_tiles("auto"), GemmConfig::default()] {
+                    assert_bits::<f32>(&case, &config, &[2]);
+                    assert_bits::<bf16>(&case, &config, &[2]);
+                }
+            }
+        }
+    }
 }
 
 #[test]
@@ -492,10 +552,13 @@ proptest! {
         alpha in prop::sample::select(vec![1.0f32, 0.0, -0.75, 3.5]),
         beta in prop::sample::select(vec![1.0f32, 0.0, 0.3]),
         path in prop::sample::select(vec!["auto", "packed", "unpacked"]),
+        residual in any::<bool>(),
+        activation in prop::sample::select(ACTIVATIONS.to_vec()),
         seed in any::<u64>(),
     ) {
         let case = Case {
-            m, n, k, batches, transpose_a, transpose_b, constant, addend, factors: (alpha, beta), special, seed,
+            m, n, k, batches, transpose_a, transpose_b, constant, addend, factors: (alpha, beta), residual, activation,
+            special, seed,
         };
         for config in [small_tiles(path), GemmConfig::default()] {
             assert_bits::<f32>(&case, &config, &[1, 2, 3, 7]);

@@ -85,7 +85,7 @@ impl Example {
     pub fn work(&self, op_type: &str) -> Work {
         let inputs = self.input_bytes().sum::<u64>();
         let product = match op_type {
-            "Gemm" | "MatMul" => self.product(1, None),
+            "Gemm" | "MatMul" | "FusedGemm" | "FusedMatMul" => self.product(1, None),
             "MatMulInteger" => self.product(1, Some(ElementType::Int32)),
             "QLinearMatMul" => self.product(3, None),
             _ => None,

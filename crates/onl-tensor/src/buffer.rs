@@ -6,12 +6,21 @@ use std::ptr::NonNull;
 const LINE: usize = 64;
 const HUGE_PAGE: usize = 2 << 20;
 
-/// Owned bytes, zeroed at first and aligned to a cache line; buffers of several huge pages are aligned to one
-/// and ask the system for them (`madvise(MADV_HUGEPAGE)`).
+/// Owned bytes, zeroed at first and aligned to a cache line; buffers of at least half a huge page are aligned to one
+/// and ask the system for them (`madvise(MADV_HUGEPAGE)`), whole pages of a longer buffer, one page for a shorter one.
 pub struct AlignedBuffer {
     start: NonNull<u8>,
     length: usize,
-    alignment: usize,
+}
+
+/// How `length` bytes are allocated.
+fn layout(length: usize) -> Result<Layout, TensorError> {
+    let (size, alignment) = if length >= HUGE_PAGE / 2 {
+        (length.max(HUGE_PAGE), HUGE_PAGE)
+    } else {
+        (length, LINE)
+    };
+    Layout::from_size_align(size, alignment).map_err(|_| TensorError::OutOfMemory { bytes: length })
 }
 
 // SAFETY: the buffer is the only owner of its memory; shared references give shared reads only.
@@ -25,7 +34,6 @@ impl AlignedBuffer {
         AlignedBuffer {
             start: NonNull::<Line>::dangling().cast(),
             length: 0,
-            alignment: LINE,
         }
     }
 
@@ -37,14 +45,8 @@ impl AlignedBuffer {
         if length == 0 {
             return Ok(Self::empty());
         }
-        let alignment = if length >= 2 * HUGE_PAGE {
-            HUGE_PAGE
-        } else {
-            LINE
-        };
-        let layout = Layout::from_size_align(length, alignment)
-            .map_err(|_| TensorError::OutOfMemory { bytes: length })?;
-        let start = if alignment == HUGE_PAGE {
+        let layout = layout(length)?;
+        let start = if layout.align() == HUGE_PAGE {
             // SAFETY: the layout has a size above zero.
             let start = NonNull::new(unsafe { alloc(layout) });
             let start = start.ok_or(TensorError::OutOfMemory { bytes: length })?;
@@ -53,7 +55,7 @@ impl AlignedBuffer {
             // SAFETY: the range is owned memory aligned to a page; the advice changes no contents, and a refusal
             // leaves ordinary pages.
             unsafe {
-                libc::madvise(start.as_ptr().cast(), length, libc::MADV_HUGEPAGE);
+                libc::madvise(start.as_ptr().cast(), layout.size(), libc::MADV_HUGEPAGE);
             }
             // SAFETY: the allocation has `length` bytes.
             unsafe { start.as_ptr().write_bytes(0, length) };
@@ -63,11 +65,7 @@ impl AlignedBuffer {
             NonNull::new(unsafe { alloc_zeroed(layout) })
                 .ok_or(TensorError::OutOfMemory { bytes: length })?
         };
-        Ok(AlignedBuffer {
-            start,
-            length,
-            alignment,
-        })
+        Ok(AlignedBuffer { start, length })
     }
 
     /// A buffer with a copy of `bytes`.
@@ -108,14 +106,11 @@ struct Line(#[allow(dead_code)] [u8; LINE]);
 
 impl Drop for AlignedBuffer {
     fn drop(&mut self) {
-        if self.length > 0 {
-            // SAFETY: allocated in `zeroed` with exactly this layout.
-            unsafe {
-                dealloc(
-                    self.start.as_ptr(),
-                    Layout::from_size_align_unchecked(self.length, self.alignment),
-                );
-            }
+        if self.length > 0
+            && let Ok(layout) = layout(self.length)
+        {
+            // SAFETY: allocated in `zeroed` with exactly this layout, which was valid there.
+            unsafe { dealloc(self.start.as_ptr(), layout) };
         }
     }
 }

@@ -2,27 +2,26 @@
 
 use super::register_tile::register_tile;
 use super::scalar::no_halves;
-use super::transpose_plain;
 use std::arch::aarch64::*;
 
 register_tile!(
-    neon_f32, NEON_F32, feature = "neon", element = f32,
-    lanes = 4, rows = [1 2 3 4 5 6 7 8], sliver = [],
+    neon_f32, NEON_F32, Neon, feature = "neon", element = f32,
+    lanes = 4, rows = [1 2 3 4 5 6 7 8], sliver = [], strided = [1 2 3 4 5 6 7 8],
     packed_wide = [1: 4 2: 2], strided_wide = [], halves = no,
     zero = vdupq_n_f32(0.0), splat = vdupq_n_f32, load = vld1q_f32, store = vst1q_f32,
     load_partial = load_partial_f32, store_partial = store_partial_f32,
-    widen_f16 = no_halves, widen_bf16 = no_halves,
-    transpose = transpose_plain::<f32, 4>, fma = fma_f32, add = vaddq_f32
+    widen_f16 = no_halves, widen_bf16 = no_halves, widen_plain = no_halves,
+    turn = turn_f32, fma = fma_f32, add = vaddq_f32
 );
 
 register_tile!(
-    neon_f64, NEON_F64, feature = "neon", element = f64,
-    lanes = 2, rows = [1 2 3 4 5 6 7 8], sliver = [],
+    neon_f64, NEON_F64, Neon, feature = "neon", element = f64,
+    lanes = 2, rows = [1 2 3 4 5 6 7 8], sliver = [], strided = [1 2 3 4 5 6 7 8],
     packed_wide = [1: 4 2: 2], strided_wide = [], halves = no,
     zero = vdupq_n_f64(0.0), splat = vdupq_n_f64, load = vld1q_f64, store = vst1q_f64,
     load_partial = load_partial_f64, store_partial = store_partial_f64,
-    widen_f16 = no_halves, widen_bf16 = no_halves,
-    transpose = transpose_plain::<f64, 2>, fma = fma_f64, add = vaddq_f64
+    widen_f16 = no_halves, widen_bf16 = no_halves, widen_plain = no_halves,
+    turn = turn_f64, fma = fma_f64, add = vaddq_f64
 );
 
 #[target_feature(enable = "neon")]
@@ -85,3 +84,32 @@ partial!(
     vld1q_f64,
     vst1q_f64
 );
+
+/// Transposes 4 × 4.
+#[target_feature(enable = "neon")]
+#[inline]
+fn turn_f32(rows: [float32x4_t; 4]) -> [float32x4_t; 4] {
+    let wide = |x| vreinterpretq_f64_f32(x);
+    let narrow = |x| vreinterpretq_f32_f64(x);
+    let (even_low, odd_low) = (
+        wide(vtrn1q_f32(rows[0], rows[1])),
+        wide(vtrn2q_f32(rows[0], rows[1])),
+    );
+    let (even_high, odd_high) = (
+        wide(vtrn1q_f32(rows[2], rows[3])),
+        wide(vtrn2q_f32(rows[2], rows[3])),
+    );
+    [
+        narrow(vtrn1q_f64(even_low, even_high)),
+        narrow(vtrn1q_f64(odd_low, odd_high)),
+        narrow(vtrn2q_f64(even_low, even_high)),
+        narrow(vtrn2q_f64(odd_low, odd_high)),
+    ]
+}
+
+/// Transposes 2 × 2.
+#[target_feature(enable = "neon")]
+#[inline]
+fn turn_f64(rows: [float64x2_t; 2]) -> [float64x2_t; 2] {
+    [vtrn1q_f64(rows[0], rows[1]), vtrn2q_f64(rows[0], rows[1])]
+}

@@ -59,15 +59,15 @@ macro_rules! step {
 /// k is unrolled by four. Rows of A hang on four base pointers, three rows each, which bounds ROWS to 12.
 macro_rules! register_tile {
     (
-        $module:ident, $table:ident, $(feature = $feature:literal,)? element = $t:ty, lanes = $lanes:expr,
-        rows = [$($rows:literal)*], sliver = [$($sliver:literal)*],
+        $module:ident, $table:ident, $tier:ident, $(feature = $feature:literal,)? element = $t:ty, lanes = $lanes:expr,
+        rows = [$($rows:literal)*], sliver = [$($sliver:literal)*], strided = [$($strided:literal)*],
         packed_wide = [$($packed_rows:literal: $packed_panels:literal)*],
         strided_wide = [$($strided_rows:literal: $strided_panels:literal)*],
         halves = $halves:tt,
         zero = $zero:expr, splat = $splat:expr, load = $load:expr, store = $store:expr,
         load_partial = $load_partial:expr, store_partial = $store_partial:expr,
         widen_f16 = $widen_f16:expr, widen_bf16 = $widen_bf16:expr,
-        transpose = $transpose:expr, fma = $fma:expr, add = $add:expr
+        widen_plain = $widen_plain:expr, turn = $turn:expr, fma = $fma:expr, add = $add:expr
     ) => {
         mod $module {
             #[allow(unused_imports)]
@@ -237,8 +237,64 @@ macro_rules! register_tile {
 
             $(#[target_feature(enable = $feature)])?
             pub(super) unsafe fn transpose(source: *const $t, source_stride: usize, target: *mut $t, target_stride: usize) {
-                // SAFETY: handed on from the caller.
-                unsafe { $transpose(source, source_stride, target, target_stride) }
+                let mut rows = [$zero; $lanes];
+                for (i, row) in rows.iter_mut().enumerate() {
+                    // SAFETY: handed on from the caller.
+                    *row = unsafe { $load(source.wrapping_add(i * source_stride)) };
+                }
+                for (i, column) in $turn(rows).into_iter().enumerate() {
+                    // SAFETY: handed on from the caller.
+                    unsafe { $store(target.wrapping_add(i * target_stride), column) };
+                }
+            }
+
+            $(#[target_feature(enable = $feature)])?
+            pub(super) unsafe fn continue_columns(
+                a: *const $t, a_stride: usize, depth: usize, b: *const $t, b_stride: usize, chains: &mut [$t],
+            ) {
+                const LANES: usize = $lanes;
+                const PREFETCH_STEPS: usize = 256;
+                // Columns that are missing repeat the last one.
+                let last = chains.len() - 1;
+                let column = |i: usize| b.wrapping_add(i.min(last) * b_stride);
+                let mut buffer = [0.0; LANES];
+                buffer[..=last].copy_from_slice(chains);
+                // SAFETY: the buffer is a whole vector, here and below.
+                let mut sums = unsafe { $load(buffer.as_ptr()) };
+                let mut k = 0;
+                while k + LANES <= depth {
+                    // Towards the end of these columns, the ones after them come next.
+                    let ahead = match (k + PREFETCH_STEPS).checked_sub(depth) {
+                        None => PREFETCH_STEPS,
+                        Some(beyond) => (LANES * b_stride + beyond).wrapping_sub(k),
+                    };
+                    let mut rows = [$zero; LANES];
+                    for (i, row) in rows.iter_mut().enumerate() {
+                        let source = column(i).wrapping_add(k);
+                        prefetch(source.wrapping_add(ahead));
+                        // SAFETY: columns of B have `depth` elements.
+                        *row = unsafe { $load(source) };
+                    }
+                    for (step, row) in $turn(rows).into_iter().enumerate() {
+                        // SAFETY: A has `depth` elements.
+                        let x = $splat(unsafe { *a.wrapping_add((k + step) * a_stride) });
+                        sums = $fma(x, row, sums);
+                    }
+                    k += LANES;
+                }
+                while k < depth {
+                    // SAFETY: A and columns of B have `depth` elements.
+                    unsafe {
+                        for (i, slot) in buffer.iter_mut().enumerate() {
+                            *slot = *column(i).wrapping_add(k);
+                        }
+                        sums = $fma($splat(*a.wrapping_add(k * a_stride)), $load(buffer.as_ptr()), sums);
+                    }
+                    k += 1;
+                }
+                // SAFETY: as above.
+                unsafe { $store(buffer.as_mut_ptr(), sums) };
+                chains.copy_from_slice(&buffer[..=last]);
             }
 
             $(#[target_feature(enable = $feature)])?
@@ -256,7 +312,7 @@ macro_rules! register_tile {
             }
 
             crate::tile::register_tile::widen_panel!(
-                $halves, $({ $feature },)? $t, $lanes, $store, $widen_f16, $widen_bf16
+                $halves, $({ $feature },)? $t, $lanes, $store, $widen_f16, $widen_bf16, $widen_plain
             );
         }
 
@@ -264,6 +320,7 @@ macro_rules! register_tile {
             #[allow(unused_imports)]
             use crate::tile::{VECTORS, form};
             crate::tile::Kernels {
+                tier: onl_cpu::IsaTier::$tier,
                 lanes: $lanes,
                 packed: &[$([
                     $module::tile::<$rows, 1, { form::PACKED }>,
@@ -277,8 +334,8 @@ macro_rules! register_tile {
                     $module::tile::<$sliver, 2, { form::SLIVER }>,
                 ]),*],
                 strided: &[$([
-                    $module::tile::<$rows, 1, { form::STRIDED }>,
-                    $module::tile::<$rows, 2, { form::STRIDED }>,
+                    $module::tile::<$strided, 1, { form::STRIDED }>,
+                    $module::tile::<$strided, 2, { form::STRIDED }>,
                 ]),*],
                 strided_wide: &[$((
                     $strided_panels, $module::tile::<$strided_rows, { $strided_panels * VECTORS }, { form::STRIDED }>
@@ -290,6 +347,7 @@ macro_rules! register_tile {
                 copy_panel: $module::copy_panel,
                 transpose: $module::transpose,
                 continue_row: $module::continue_row,
+                continue_columns: $module::continue_columns,
                 finish: $module::finish,
             }
         };
@@ -299,15 +357,24 @@ macro_rules! register_tile {
 /// Bodies that widen whole panels of 16-bit elements, for tables that have them.
 macro_rules! widen_panel {
     (no, $($rest:tt)*) => {};
-    (yes, $({ $feature:literal },)? $t:ty, $lanes:expr, $store:expr, $widen_f16:expr, $widen_bf16:expr) => {
+    (
+        yes, $({ $feature:literal },)? $t:ty, $lanes:expr, $store:expr, $widen_f16:expr, $widen_bf16:expr,
+        $widen_plain:expr
+    ) => {
         $(#[target_feature(enable = $feature)])?
-        pub(super) unsafe fn widen_panel<const FORM: u8>(panel: *const u16, depth: usize, target: *mut $t) {
+        pub(super) unsafe fn widen_panel<const FORM: u8>(
+            panel: *const u16, row_stride: usize, depth: usize, target: *mut $t,
+        ) {
             const COLUMNS: usize = VECTORS * $lanes;
             for k in 0..depth {
-                let words = panel.wrapping_add(k * COLUMNS);
+                let words = panel.wrapping_add(k * row_stride);
                 // SAFETY: both panels have `depth` rows.
                 unsafe {
-                    let pair = if FORM == form::F16 { $widen_f16(words) } else { $widen_bf16(words) };
+                    let pair = match FORM {
+                        form::F16 => $widen_f16(words),
+                        form::BF16 => $widen_bf16(words),
+                        _ => $widen_plain(words),
+                    };
                     for v in 0..VECTORS {
                         $store(target.wrapping_add(k * COLUMNS + v * $lanes), pair[v]);
                     }
@@ -324,11 +391,13 @@ macro_rules! halves {
     };
     (yes, $module:ident, $rows:tt, $wide:tt) => {
         Some(&[
-            crate::tile::register_tile::halves!(@form F16, $module, $rows, $wide),
-            crate::tile::register_tile::halves!(@form BF16, $module, $rows, $wide),
+            crate::tile::register_tile::halves!(@form F16, F16, $module, $rows, $wide),
+            crate::tile::register_tile::halves!(@form BF16, PLAIN_BF16, $module, $rows, $wide),
         ])
     };
-    (@form $form:ident, $module:ident, [$($rows:literal)*], [$($wide_rows:literal: $wide_panels:literal)*]) => {
+    (
+        @form $form:ident, $plain:ident, $module:ident, [$($rows:literal)*], [$($wide_rows:literal: $wide_panels:literal)*]
+    ) => {
         crate::tile::Halves {
             tiles: &[$([
                 $module::tile::<$rows, 1, { form::$form }>,
@@ -338,6 +407,7 @@ macro_rules! halves {
                 $wide_panels, $module::tile::<$wide_rows, { $wide_panels * VECTORS }, { form::$form }>
             )),*],
             widen_panel: $module::widen_panel::<{ form::$form }>,
+            widen_rows: $module::widen_panel::<{ form::$plain }>,
         }
     };
 }

@@ -89,7 +89,12 @@ pub(super) unsafe fn continue_row<T: Compute>(
 /// The pointers are valid for the rows and columns, the sums for writing by this call alone.
 #[inline(always)]
 pub(super) unsafe fn finish<T: Compute>(finish: &Finish<T>) {
-    let &Finish { columns, alpha, beta, .. } = finish;
+    let &Finish {
+        columns,
+        alpha,
+        beta,
+        ..
+    } = finish;
     for row in 0..finish.rows {
         // SAFETY: handed on from the caller.
         let sums = unsafe {

@@ -1,17 +1,16 @@
 //! Portable tiles, one element a vector: the reference for bits.
 
 use super::register_tile::register_tile;
-use super::transpose_plain;
 
 macro_rules! scalar_tile {
     ($module:ident, $table:ident, $t:ty) => {
         register_tile!(
-            $module, $table, element = $t, lanes = 1, rows = [1 2 3 4], sliver = [],
+            $module, $table, Scalar, element = $t, lanes = 1, rows = [1 2 3 4], sliver = [], strided = [1 2 3 4],
             packed_wide = [], strided_wide = [], halves = no,
             zero = 0.0, splat = std::convert::identity::<$t>, load = std::ptr::read::<$t>, store = std::ptr::write::<$t>,
             load_partial = load_one::<$t>, store_partial = store_one::<$t>,
-            widen_f16 = no_halves, widen_bf16 = no_halves,
-            transpose = transpose_plain::<$t, 1>,
+            widen_f16 = no_halves, widen_bf16 = no_halves, widen_plain = no_halves,
+            turn = std::convert::identity::<[$t; 1]>,
             fma = <$t>::mul_add, add = std::ops::Add::add
         );
     };

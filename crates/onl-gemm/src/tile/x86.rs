@@ -3,47 +3,46 @@
 
 use super::register_tile::register_tile;
 use super::scalar::no_halves;
-use super::transpose_plain;
 use std::arch::x86_64::*;
 
 register_tile!(
-    avx512_f32, AVX512_F32, feature = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma", element = f32,
-    lanes = 16, rows = [1 2 3 4 5 6 7 8 9 10 11 12], sliver = [],
+    avx512_f32, AVX512_F32, Avx512, feature = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma", element = f32,
+    lanes = 16, rows = [1 2 3 4 5 6 7 8 9 10 11 12], sliver = [], strided = [1 2 3 4 5 6 7 8],
     packed_wide = [1: 4 2: 4 3: 2 4: 2], strided_wide = [1: 2 2: 2 3: 2 4: 2 5: 2 6: 2], halves = yes,
     zero = _mm512_setzero_ps(), splat = _mm512_set1_ps, load = _mm512_loadu_ps, store = _mm512_storeu_ps,
     load_partial = load_partial_512, store_partial = store_partial_512,
-    widen_f16 = widen_f16_512, widen_bf16 = widen_bf16_512,
-    transpose = transpose_512, fma = _mm512_fmadd_ps, add = _mm512_add_ps
+    widen_f16 = widen_f16_512, widen_bf16 = widen_bf16_512, widen_plain = widen_plain_bf16_512,
+    turn = turn_512, fma = _mm512_fmadd_ps, add = _mm512_add_ps
 );
 
 register_tile!(
-    avx512_f64, AVX512_F64, feature = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma", element = f64,
-    lanes = 8, rows = [1 2 3 4 5 6 7 8 9 10 11 12], sliver = [],
+    avx512_f64, AVX512_F64, Avx512, feature = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma", element = f64,
+    lanes = 8, rows = [1 2 3 4 5 6 7 8 9 10 11 12], sliver = [], strided = [1 2 3 4 5 6 7 8],
     packed_wide = [1: 4 2: 4 3: 2 4: 2], strided_wide = [1: 2 2: 2 3: 2 4: 2 5: 2 6: 2], halves = no,
     zero = _mm512_setzero_pd(), splat = _mm512_set1_pd, load = _mm512_loadu_pd, store = _mm512_storeu_pd,
     load_partial = load_partial_512d, store_partial = store_partial_512d,
-    widen_f16 = no_halves, widen_bf16 = no_halves,
-    transpose = transpose_plain::<f64, 8>, fma = _mm512_fmadd_pd, add = _mm512_add_pd
+    widen_f16 = no_halves, widen_bf16 = no_halves, widen_plain = no_halves,
+    turn = turn_512d, fma = _mm512_fmadd_pd, add = _mm512_add_pd
 );
 
 register_tile!(
-    avx2_f32, AVX2_F32, feature = "avx2,fma", element = f32,
-    lanes = 8, rows = [1 2 3 4 5 6], sliver = [1 2 3 4 5 6],
+    avx2_f32, AVX2_F32, Avx2, feature = "avx2,fma", element = f32,
+    lanes = 8, rows = [1 2 3 4 5 6], sliver = [1 2 3 4 5 6], strided = [1 2 3 4 5 6],
     packed_wide = [1: 4 2: 2], strided_wide = [], halves = no,
     zero = _mm256_setzero_ps(), splat = _mm256_set1_ps, load = _mm256_loadu_ps, store = _mm256_storeu_ps,
     load_partial = load_partial_256, store_partial = store_partial_256,
-    widen_f16 = no_halves, widen_bf16 = no_halves,
-    transpose = transpose_256, fma = _mm256_fmadd_ps, add = _mm256_add_ps
+    widen_f16 = no_halves, widen_bf16 = no_halves, widen_plain = no_halves,
+    turn = turn_256, fma = _mm256_fmadd_ps, add = _mm256_add_ps
 );
 
 register_tile!(
-    avx2_f64, AVX2_F64, feature = "avx2,fma", element = f64,
-    lanes = 4, rows = [1 2 3 4 5 6], sliver = [1 2 3 4 5 6],
+    avx2_f64, AVX2_F64, Avx2, feature = "avx2,fma", element = f64,
+    lanes = 4, rows = [1 2 3 4 5 6], sliver = [1 2 3 4 5 6], strided = [1 2 3 4 5 6],
     packed_wide = [1: 4 2: 2], strided_wide = [], halves = no,
     zero = _mm256_setzero_pd(), splat = _mm256_set1_pd, load = _mm256_loadu_pd, store = _mm256_storeu_pd,
     load_partial = load_partial_256d, store_partial = store_partial_256d,
-    widen_f16 = no_halves, widen_bf16 = no_halves,
-    transpose = transpose_plain::<f64, 4>, fma = _mm256_fmadd_pd, add = _mm256_add_pd
+    widen_f16 = no_halves, widen_bf16 = no_halves, widen_plain = no_halves,
+    turn = turn_256d, fma = _mm256_fmadd_pd, add = _mm256_add_pd
 );
 
 /// # Safety
@@ -165,18 +164,26 @@ unsafe fn widen_bf16_512(source: *const u16) -> [__m512; 2] {
     ]
 }
 
-/// 16 × 16 in registers: pairs of elements, of pairs, of quads, of halves change places.
+/// As [`widen_bf16_512`], of columns in order.
 ///
 /// # Safety
-/// As `Kernels::transpose`.
+/// `source` is valid for reading 32 elements.
 #[target_feature(enable = "avx512f")]
 #[inline]
-unsafe fn transpose_512(source: *const f32, source_stride: usize, target: *mut f32, target_stride: usize) {
-    let mut rows = [_mm512_setzero_ps(); 16];
-    for (i, row) in rows.iter_mut().enumerate() {
-        // SAFETY: the source has 16 rows of 16 elements.
-        *row = unsafe { _mm512_loadu_ps(source.wrapping_add(i * source_stride)) };
+unsafe fn widen_plain_bf16_512(source: *const u16) -> [__m512; 2] {
+    // SAFETY: handed on from the caller.
+    unsafe {
+        [0, 16].map(|first| {
+            let words = _mm256_loadu_si256(source.wrapping_add(first).cast());
+            _mm512_castsi512_ps(_mm512_slli_epi32::<16>(_mm512_cvtepu16_epi32(words)))
+        })
     }
+}
+
+/// Transposes 16 × 16: pairs of elements, of pairs, of quads, of halves change places.
+#[target_feature(enable = "avx512f")]
+#[inline]
+fn turn_512(rows: [__m512; 16]) -> [__m512; 16] {
     let mut pairs = [_mm512_setzero_ps(); 16];
     for i in 0..8 {
         pairs[2 * i] = _mm512_unpacklo_ps(rows[2 * i], rows[2 * i + 1]);
@@ -194,36 +201,48 @@ unsafe fn transpose_512(source: *const f32, source_stride: usize, target: *mut f
             quads[4 * i + 2 * half + 1] = _mm512_castpd_ps(_mm512_unpackhi_pd(x, y));
         }
     }
+    let mut columns = [_mm512_setzero_ps(); 16];
     for c in 0..4 {
         let even_low = _mm512_shuffle_f32x4::<0b10_00_10_00>(quads[c], quads[4 + c]);
         let odd_low = _mm512_shuffle_f32x4::<0b11_01_11_01>(quads[c], quads[4 + c]);
         let even_high = _mm512_shuffle_f32x4::<0b10_00_10_00>(quads[8 + c], quads[12 + c]);
         let odd_high = _mm512_shuffle_f32x4::<0b11_01_11_01>(quads[8 + c], quads[12 + c]);
-        let columns = [
-            _mm512_shuffle_f32x4::<0b10_00_10_00>(even_low, even_high),
-            _mm512_shuffle_f32x4::<0b10_00_10_00>(odd_low, odd_high),
-            _mm512_shuffle_f32x4::<0b11_01_11_01>(even_low, even_high),
-            _mm512_shuffle_f32x4::<0b11_01_11_01>(odd_low, odd_high),
-        ];
-        for (p, &column) in columns.iter().enumerate() {
-            // SAFETY: the target has 16 rows of 16 elements.
-            unsafe { _mm512_storeu_ps(target.wrapping_add((4 * p + c) * target_stride), column) };
-        }
+        columns[c] = _mm512_shuffle_f32x4::<0b10_00_10_00>(even_low, even_high);
+        columns[4 + c] = _mm512_shuffle_f32x4::<0b10_00_10_00>(odd_low, odd_high);
+        columns[8 + c] = _mm512_shuffle_f32x4::<0b11_01_11_01>(even_low, even_high);
+        columns[12 + c] = _mm512_shuffle_f32x4::<0b11_01_11_01>(odd_low, odd_high);
     }
+    columns
 }
 
-/// 8 × 8 in registers.
-///
-/// # Safety
-/// As `Kernels::transpose`.
+/// Transposes 8 × 8.
+#[target_feature(enable = "avx512f")]
+#[inline]
+fn turn_512d(rows: [__m512d; 8]) -> [__m512d; 8] {
+    let mut pairs = [_mm512_setzero_pd(); 8];
+    for i in 0..4 {
+        pairs[2 * i] = _mm512_unpacklo_pd(rows[2 * i], rows[2 * i + 1]);
+        pairs[2 * i + 1] = _mm512_unpackhi_pd(rows[2 * i], rows[2 * i + 1]);
+    }
+    let mut columns = [_mm512_setzero_pd(); 8];
+    for c in 0..2 {
+        // In each 128-bit part p, column 2 p + c of two rows.
+        let even_low = _mm512_shuffle_f64x2::<0b10_00_10_00>(pairs[c], pairs[2 + c]);
+        let odd_low = _mm512_shuffle_f64x2::<0b11_01_11_01>(pairs[c], pairs[2 + c]);
+        let even_high = _mm512_shuffle_f64x2::<0b10_00_10_00>(pairs[4 + c], pairs[6 + c]);
+        let odd_high = _mm512_shuffle_f64x2::<0b11_01_11_01>(pairs[4 + c], pairs[6 + c]);
+        columns[c] = _mm512_shuffle_f64x2::<0b10_00_10_00>(even_low, even_high);
+        columns[2 + c] = _mm512_shuffle_f64x2::<0b10_00_10_00>(odd_low, odd_high);
+        columns[4 + c] = _mm512_shuffle_f64x2::<0b11_01_11_01>(even_low, even_high);
+        columns[6 + c] = _mm512_shuffle_f64x2::<0b11_01_11_01>(odd_low, odd_high);
+    }
+    columns
+}
+
+/// Transposes 8 × 8.
 #[target_feature(enable = "avx2")]
 #[inline]
-unsafe fn transpose_256(source: *const f32, source_stride: usize, target: *mut f32, target_stride: usize) {
-    let mut rows = [_mm256_setzero_ps(); 8];
-    for (i, row) in rows.iter_mut().enumerate() {
-        // SAFETY: the source has 8 rows of 8 elements.
-        *row = unsafe { _mm256_loadu_ps(source.wrapping_add(i * source_stride)) };
-    }
+fn turn_256(rows: [__m256; 8]) -> [__m256; 8] {
     let mut pairs = [_mm256_setzero_ps(); 8];
     for i in 0..4 {
         pairs[2 * i] = _mm256_unpacklo_ps(rows[2 * i], rows[2 * i + 1]);
@@ -241,13 +260,30 @@ unsafe fn transpose_256(source: *const f32, source_stride: usize, target: *mut f
             quads[4 * i + 2 * half + 1] = _mm256_castpd_ps(_mm256_unpackhi_pd(x, y));
         }
     }
+    let mut columns = [_mm256_setzero_ps(); 8];
     for c in 0..4 {
-        let low = _mm256_permute2f128_ps::<0x20>(quads[c], quads[4 + c]);
-        let high = _mm256_permute2f128_ps::<0x31>(quads[c], quads[4 + c]);
-        // SAFETY: the target has 8 rows of 8 elements.
-        unsafe {
-            _mm256_storeu_ps(target.wrapping_add(c * target_stride), low);
-            _mm256_storeu_ps(target.wrapping_add((4 + c) * target_stride), high);
-        }
+        columns[c] = _mm256_permute2f128_ps::<0x20>(quads[c], quads[4 + c]);
+        columns[4 + c] = _mm256_permute2f128_ps::<0x31>(quads[c], quads[4 + c]);
     }
+    columns
+}
+
+/// Transposes 4 × 4.
+#[target_feature(enable = "avx2")]
+#[inline]
+fn turn_256d(rows: [__m256d; 4]) -> [__m256d; 4] {
+    let (even_low, odd_low) = (
+        _mm256_unpacklo_pd(rows[0], rows[1]),
+        _mm256_unpackhi_pd(rows[0], rows[1]),
+    );
+    let (even_high, odd_high) = (
+        _mm256_unpacklo_pd(rows[2], rows[3]),
+        _mm256_unpackhi_pd(rows[2], rows[3]),
+    );
+    [
+        _mm256_permute2f128_pd::<0x20>(even_low, even_high),
+        _mm256_permute2f128_pd::<0x20>(odd_low, odd_high),
+        _mm256_permute2f128_pd::<0x31>(even_low, even_high),
+        _mm256_permute2f128_pd::<0x31>(odd_low, odd_high),
+    ]
 }

@@ -1,29 +1,30 @@
-//! `Gemm`.
+//! `Gemm` of floats, and `FusedGemm` of the domain `com.microsoft`: the same with an activation.
 
-use super::{Prepared, check_arity, config, for_float};
+use super::{Prepared, check_arity, config, for_float, packed_constant};
 use crate::{
     InferContext, InferError, KernelError, KernelIo, PrepareContext, PrepareError, PreparedKernel,
 };
 use onl_cpu::IsaTier;
 use onl_executor::Lanes;
 use onl_gemm::{
-    Addend, BForm, Batch, Dimensions, Epilogue, Factor, GemmConfig, GemmError, Matrix, Output,
+    Activation, Addend, BForm, Batch, Dimensions, Epilogue, Factor, GemmConfig, Matrix, Output,
     PackedB, Plan, Problem, Storage, gemm,
 };
 use onl_ir::{Dim, NodeView};
 use onl_snapshot::Tuned;
-use onl_tensor::TensorView;
+use onl_tensor::{Element, TensorView};
 use std::marker::PhantomData;
+use std::sync::Arc;
 
-struct Attributes {
-    alpha: f32,
-    beta: f32,
-    transpose_a: bool,
-    transpose_b: bool,
+pub(super) struct Attributes {
+    pub alpha: f32,
+    pub beta: f32,
+    pub transpose_a: bool,
+    pub transpose_b: bool,
 }
 
 impl Attributes {
-    fn read(node: &NodeView<'_>) -> Result<Self, PrepareError> {
+    pub fn read(node: &NodeView<'_>) -> Result<Self, PrepareError> {
         Ok(Attributes {
             alpha: node.float("alpha")?.unwrap_or(1.0),
             beta: node.float("beta")?.unwrap_or(1.0),
@@ -33,24 +34,68 @@ impl Attributes {
     }
 }
 
-struct Gemm<S: Storage> {
-    attributes: Attributes,
-    config: Tuned<GemmConfig>,
-    tier: IsaTier,
-    packed: Option<PackedB<S>>,
+/// Activation of `FusedGemm`, by the names of the operators that fusion replaces.
+fn activation(node: &NodeView<'_>) -> Result<Activation, PrepareError> {
+    let parameter = |name, default| Ok::<_, PrepareError>(node.float(name)?.unwrap_or(default));
+    Ok(match node.string("activation")?.unwrap_or("") {
+        "" => Activation::Identity,
+        "Relu" => Activation::Relu,
+        "LeakyRelu" => Activation::LeakyRelu {
+            slope: parameter("activation_alpha", 0.01)?,
+        },
+        "Clip" => Activation::Clip {
+            low: parameter("activation_alpha", f32::MIN)?,
+            high: parameter("activation_beta", f32::MAX)?,
+        },
+        "Sigmoid" => Activation::Sigmoid,
+        "Tanh" => Activation::Tanh,
+        "Gelu" => Activation::Gelu,
+        other => {
+            return Err(PrepareError::Attribute {
+                attribute: "activation",
+                reason: format!(
+                    "'{other}' is not served; served are Relu, LeakyRelu, Clip, Sigmoid, Tanh, Gelu"
+                ),
+            });
+        }
+    })
 }
 
-fn check(node: &NodeView<'_>) -> Result<(), PrepareError> {
+struct Gemm<S: Storage> {
+    attributes: Attributes,
+    activation: Activation,
+    config: Tuned<GemmConfig>,
+    tier: IsaTier,
+    packed: Option<Arc<PackedB<S>>>,
+}
+
+pub(super) fn check(node: &NodeView<'_>) -> Result<(), PrepareError> {
     check_arity(node, if node.opset < 11 { 3 } else { 2 }, 3)
 }
 
 pub(super) fn prepare(node: &NodeView<'_>, context: &PrepareContext<'_>) -> Prepared {
     check(node)?;
-    for_float!(node, prepare_for, node, context)
+    let activation = Activation::Identity;
+    for_float!(node, prepare_for, "Gemm", activation, node, context)
+}
+
+pub(super) fn prepare_fused(node: &NodeView<'_>, context: &PrepareContext<'_>) -> Prepared {
+    check_arity(node, 2, 3)?;
+    let activation = activation(node)?;
+    for_float!(
+        node,
+        prepare_for,
+        super::FUSED_GEMM,
+        activation,
+        node,
+        context
+    )
 }
 
 fn prepare_for<S: Storage>(
     _: PhantomData<S>,
+    kernel: &'static str,
+    activation: Activation,
     node: &NodeView<'_>,
     context: &PrepareContext<'_>,
 ) -> Prepared {
@@ -59,17 +104,14 @@ fn prepare_for<S: Storage>(
         Some(b) if b.dims().len() == 2 => {
             let (k, n) = oriented(b.dims(), attributes.transpose_b);
             let matrix = matrix(b.as_slice::<S>()?, k, n, attributes.transpose_b);
-            match PackedB::new(&matrix, 1, k, n, context.tier) {
-                Ok(packed) => Some(packed),
-                Err(GemmError::Tensor(error)) => return Err(error.into()),
-                Err(error) => return Err(PrepareError::Other(error.to_string())),
-            }
+            packed_constant(&matrix, 1, k, n, context.tier)?
         }
         _ => None,
     };
     Ok(Box::new(Gemm::<S> {
         attributes,
-        config: config("Gemm", S::TYPE, context),
+        activation,
+        config: config(kernel, S::TYPE, context),
         tier: context.tier,
         packed,
     }))
@@ -84,7 +126,12 @@ fn oriented(dims: &[usize], transposed: bool) -> (usize, usize) {
     }
 }
 
-fn matrix<S>(elements: &[S], rows: usize, columns: usize, transposed: bool) -> Matrix<'_, S> {
+pub(super) fn matrix<S>(
+    elements: &[S],
+    rows: usize,
+    columns: usize,
+    transposed: bool,
+) -> Matrix<'_, S> {
     if transposed {
         Matrix::transposed(elements, rows, columns)
     } else {
@@ -92,9 +139,9 @@ fn matrix<S>(elements: &[S], rows: usize, columns: usize, transposed: bool) -> M
     }
 }
 
-impl<S: Storage> Gemm<S> {
+impl Attributes {
     /// Rows, columns and length of the chains.
-    fn dimensions(&self, a: &[usize], b: &[usize]) -> Result<Dimensions, KernelError> {
+    pub fn dimensions(&self, a: &[usize], b: &[usize]) -> Result<Dimensions, KernelError> {
         let fail = |reason: String| {
             Err(KernelError::Shapes {
                 shapes: vec![a.to_vec(), b.to_vec()],
@@ -104,8 +151,8 @@ impl<S: Storage> Gemm<S> {
         if a.len() != 2 || b.len() != 2 {
             return fail("A and B of Gemm are matrices".to_owned());
         }
-        let (m, k) = oriented(a, self.attributes.transpose_a);
-        let (b_k, n) = oriented(b, self.attributes.transpose_b);
+        let (m, k) = oriented(a, self.transpose_a);
+        let (b_k, n) = oriented(b, self.transpose_b);
         if k != b_k {
             return fail(format!(
                 "A has {k} columns and B has {b_k} rows, after transposition; they must be equal"
@@ -118,7 +165,9 @@ impl<S: Storage> Gemm<S> {
             k,
         })
     }
+}
 
+impl<S: Storage> Gemm<S> {
     fn plan(&self, dims: Dimensions) -> Plan {
         let strides = |transposed, rows, columns| if transposed { (1, rows) } else { (columns, 1) };
         let a_strides = strides(self.attributes.transpose_a, dims.m, dims.k);
@@ -136,7 +185,11 @@ impl<S: Storage> Gemm<S> {
 }
 
 /// C as it is broadcast to m × n.
-fn addend<S: Storage>(c: TensorView<'_>, m: usize, n: usize) -> Result<Addend<'_, S>, KernelError> {
+pub(super) fn addend<S: Element>(
+    c: TensorView<'_>,
+    m: usize,
+    n: usize,
+) -> Result<Addend<'_, S>, KernelError> {
     let (rows, columns) = match c.dims() {
         [] => (1, 1),
         [columns] => (1, *columns),
@@ -161,6 +214,7 @@ impl<S: Storage> PreparedKernel for Gemm<S> {
     fn workspace(&self, input_dims: &[&[usize]], lanes: usize) -> usize {
         match input_dims {
             [a, b, ..] => self
+                .attributes
                 .dimensions(a, b)
                 .map_or(0, |dims| self.plan(dims).workspace(lanes)),
             _ => 0,
@@ -169,7 +223,7 @@ impl<S: Storage> PreparedKernel for Gemm<S> {
 
     fn run(&self, io: &mut KernelIo<'_>, lanes: Lanes<'_>) -> Result<(), KernelError> {
         let (a, b) = (io.input(0)?, io.input(1)?);
-        let dims = self.dimensions(a.dims(), b.dims())?;
+        let dims = self.attributes.dimensions(a.dims(), b.dims())?;
         let Dimensions { m, n, k, .. } = dims;
         let Attributes {
             alpha,
@@ -182,7 +236,7 @@ impl<S: Storage> PreparedKernel for Gemm<S> {
             .map(|c| addend::<S>(c, m, n))
             .transpose()?;
         let b = match &self.packed {
-            Some(packed) => Factor::Packed(packed),
+            Some(packed) => Factor::Packed(&**packed),
             None => Factor::Matrix(matrix(b.as_slice::<S>()?, k, n, transpose_b)),
         };
         let a = matrix(a.as_slice::<S>()?, m, k, transpose_a);
@@ -197,19 +251,30 @@ impl<S: Storage> PreparedKernel for Gemm<S> {
         let plan = self.plan(dims);
         let (mut output, workspace) = io.output_and_workspace(0, S::TYPE, &[m, n])?;
         let output = Output::row_major(output.as_slice_mut::<S>()?, m, n);
-        Ok(gemm(
-            &plan,
-            &problem,
-            output,
-            &Epilogue { alpha, beta, c },
-            workspace,
-            lanes,
-        )?)
+        let epilogue = Epilogue {
+            alpha,
+            beta,
+            c,
+            activation: self.activation,
+            ..Epilogue::NONE
+        };
+        Ok(gemm(&plan, &problem, output, &epilogue, workspace, lanes)?)
     }
 }
 
+/// Output type of `Gemm`, integers included.
 pub(super) fn infer(context: &mut InferContext<'_>) -> Result<(), InferError> {
     check(&context.node)?;
+    infer_checked(context)
+}
+
+/// Output type of `FusedGemm`.
+pub(super) fn infer_fused(context: &mut InferContext<'_>) -> Result<(), InferError> {
+    check_arity(&context.node, 2, 3)?;
+    infer_checked(context)
+}
+
+fn infer_checked(context: &mut InferContext<'_>) -> Result<(), InferError> {
     let attributes = Attributes::read(&context.node)?;
     let element_type = context.element_type(0)?;
     let side = |dims: Option<&[Dim]>, name: &str, transposed: bool| match dims {

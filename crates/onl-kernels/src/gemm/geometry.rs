@@ -1,12 +1,91 @@
-//! Shapes of `MatMul`: vectors promoted, batch dimensions broadcast, as `numpy.matmul` does.
+//! Shapes of `MatMul` and `FusedMatMul`: vectors promoted, batch dimensions broadcast, as `numpy.matmul` does.
 
 use crate::{InferError, KernelError, infer};
-use onl_gemm::Batch;
+use onl_gemm::{Batch, Matrix};
 use onl_ir::Dim;
 use onl_tensor::Shape;
 use smallvec::SmallVec;
 
 type Dims = SmallVec<[usize; 6]>;
+
+/// How an operand of `FusedMatMul` is turned before it is multiplied; `MatMul` turns none. Vectors are never turned.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub(super) struct Turn {
+    /// The last two dimensions change places.
+    pub transpose: bool,
+    /// The first dimension moves behind all batch dimensions; before `transpose`.
+    pub batch_first: bool,
+}
+
+/// Where the matrices of an operand lie.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Layout {
+    pub row_stride: usize,
+    pub column_stride: usize,
+    pub batch_stride: usize,
+}
+
+impl Layout {
+    pub fn of<'a, T>(&self, elements: &'a [T]) -> Matrix<'a, T> {
+        Matrix {
+            elements,
+            row_stride: self.row_stride,
+            column_stride: self.column_stride,
+            batch_stride: self.batch_stride,
+        }
+    }
+}
+
+/// An operand: batch dimensions, rows, columns and layout.
+pub(super) struct Side<'a> {
+    pub batch: &'a [usize],
+    pub rows: usize,
+    pub columns: usize,
+    pub layout: Layout,
+}
+
+impl<'a> Side<'a> {
+    /// `None` for a scalar. A vector is a row on the left, a column on the right.
+    pub fn new(dims: &'a [usize], turn: Turn, left: bool) -> Option<Self> {
+        let (batch, rows, columns, strides) = match dims {
+            [] => return None,
+            [length] if left => (&dims[..0], 1, *length, (*length, 1)),
+            [length] => (&dims[..0], *length, 1, (1, 1)),
+            [first, batch @ .., last] if turn.batch_first => (
+                batch,
+                *first,
+                *last,
+                (count(batch).saturating_mul(*last), 1),
+            ),
+            [batch @ .., rows, columns] => (batch, *rows, *columns, (*columns, 1)),
+        };
+        let plain = !turn.batch_first || dims.len() < 3;
+        let mut side = Side {
+            batch,
+            rows,
+            columns,
+            layout: Layout {
+                row_stride: strides.0,
+                column_stride: strides.1,
+                batch_stride: if plain {
+                    rows.saturating_mul(columns)
+                } else {
+                    columns
+                },
+            },
+        };
+        if turn.transpose && dims.len() > 1 {
+            std::mem::swap(&mut side.rows, &mut side.columns);
+            let Layout {
+                row_stride,
+                column_stride,
+                ..
+            } = &mut side.layout;
+            std::mem::swap(row_stride, column_stride);
+        }
+        Some(side)
+    }
+}
 
 /// The products that two shapes ask for.
 #[derive(Debug, PartialEq)]
@@ -14,8 +93,8 @@ pub(super) struct Geometry {
     pub m: usize,
     pub n: usize,
     pub k: usize,
-    /// Matrices of B.
-    pub b_matrices: usize,
+    pub a: Layout,
+    pub b: Layout,
     pub output: Shape,
     dims: Dims,
     a_strides: Dims,
@@ -25,34 +104,38 @@ pub(super) struct Geometry {
 impl Geometry {
     /// The products of A and B of these shapes. When B is one matrix, batch dimensions of A are rows.
     pub fn new(a: &[usize], b: &[usize]) -> Result<Geometry, KernelError> {
+        Self::turned(a, b, [Turn::default(); 2])
+    }
+
+    /// As [`new`](Self::new), of operands that are turned first.
+    pub fn turned(a: &[usize], b: &[usize], turns: [Turn; 2]) -> Result<Geometry, KernelError> {
         let fail = |reason: String| {
             Err(KernelError::Shapes {
                 shapes: vec![a.to_vec(), b.to_vec()],
                 reason,
             })
         };
-        if a.is_empty() || b.is_empty() {
+        let (Some(left), Some(right)) =
+            (Side::new(a, turns[0], true), Side::new(b, turns[1], false))
+        else {
             return fail(
                 "MatMul takes no scalars; give vectors, matrices or batches of matrices".to_owned(),
             );
-        }
-        let (a_batch, m, a_k) = split_rows(a);
-        let (b_batch, b_k, n) = match b {
-            [k] => (&b[..0], *k, 1),
-            [batch @ .., k, n] => (batch, *k, *n),
-            [] => (&b[..0], 0, 0),
         };
-        if a_k != b_k {
+        let (m, n, k) = (left.rows, right.columns, left.columns);
+        if k != right.rows {
             return fail(format!(
-                "the last dimension of A ({a_k}) must equal the rows of B ({b_k})"
+                "A has {k} columns and B has {} rows; they must be equal",
+                right.rows
             ));
         }
-        let rank = a_batch.len().max(b_batch.len());
+        let rank = left.batch.len().max(right.batch.len());
         let mut geometry = Geometry {
             m,
             n,
-            k: a_k,
-            b_matrices: count(b_batch),
+            k,
+            a: left.layout,
+            b: right.layout,
             output: Shape::scalar(),
             dims: SmallVec::from_elem(1, rank),
             a_strides: SmallVec::from_elem(0, rank),
@@ -65,7 +148,7 @@ impl Geometry {
                     .checked_sub(rank)
                     .map_or(1, |i| batch[i])
             };
-            let (x, y) = (size(a_batch), size(b_batch));
+            let (x, y) = (size(left.batch), size(right.batch));
             if x != y && x != 1 && y != 1 {
                 return fail(format!("batch sizes {x} and {y} cannot be broadcast"));
             }
@@ -86,7 +169,7 @@ impl Geometry {
         if b.len() > 1 {
             geometry.output.push(n);
         }
-        if geometry.b_matrices == 1 {
+        if count(right.batch) == 1 && turns[0] == Turn::default() {
             geometry.m = geometry.m.saturating_mul(count(&geometry.dims));
             geometry.dims.clear();
             geometry.a_strides.clear();
@@ -123,16 +206,22 @@ pub(super) fn count(dims: &[usize]) -> usize {
         .fold(1, |count: usize, &dim| count.saturating_mul(dim))
 }
 
-fn split_rows(a: &[usize]) -> (&[usize], usize, usize) {
-    match a {
-        [k] => (&a[..0], 1, *k),
-        [batch @ .., m, k] => (batch, *m, *k),
-        [] => (a, 0, 0),
+/// The order of dimensions in which a turned operand is read.
+fn turned_dims(dims: &[Dim], turn: Turn) -> Vec<Dim> {
+    let mut dims = dims.to_vec();
+    let rank = dims.len();
+    if turn.batch_first && rank > 2 {
+        dims[..rank - 1].rotate_left(1);
     }
+    if turn.transpose && rank > 1 {
+        dims.swap(rank - 2, rank - 1);
+    }
+    dims
 }
 
 /// Output dimensions as far as the inputs' are known.
-pub(super) fn infer_dims(a: &[Dim], b: &[Dim]) -> Result<Vec<Dim>, InferError> {
+pub(super) fn infer_dims(a: &[Dim], b: &[Dim], turns: [Turn; 2]) -> Result<Vec<Dim>, InferError> {
+    let (a, b) = (&turned_dims(a, turns[0])[..], &turned_dims(b, turns[1])[..]);
     let (Some(a_k), Some(b_k)) = (a.last(), b.get(b.len().saturating_sub(2))) else {
         return Err(InferError::Shapes("MatMul takes no scalars".to_owned()));
     };

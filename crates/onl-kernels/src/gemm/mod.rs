@@ -1,8 +1,9 @@
-//! Matrix products: `Gemm`, `MatMul`, `MatMulInteger` and `QLinearMatMul`, over `onl-gemm`.
+//! Matrix products: `Gemm`, `MatMul`, `MatMulInteger` and `QLinearMatMul`, and `FusedGemm` and `FusedMatMul` of the
+//! domain `com.microsoft`, over `onl-gemm`.
 //!
 //! The order of arithmetic is that of `onl-gemm`; integers wrap around. Specifications: `Gemm` of operator sets 7, 9,
-//! 11 and 13, `MatMul` of 1, 9 and 13. 16-bit brain floats came with 13, integers of `MatMul` with 9, and input C of
-//! `Gemm` became optional with 11. Integers of `Gemm` are not served.
+//! 11 and 13, `MatMul` of 1, 9 and 13. 16-bit brain floats came with 13, integers with 9, and input C of `Gemm` became
+//! optional with 11.
 
 mod general;
 mod geometry;
@@ -16,11 +17,13 @@ use crate::{
     Coverage, Example, ExampleInput, KernelEntry, KernelError, PrepareContext, PrepareError,
     PreparedKernel, SearchContext, ShapeDependence, TypeSource,
 };
-use onl_gemm::{GemmConfig, GemmError, PRODUCT_REGION};
+use onl_cpu::IsaTier;
+use onl_gemm::{GemmConfig, GemmError, Matrix, PRODUCT_REGION, PackedB, Storage};
 use onl_ir::{Attribute, NodeView};
 use onl_profiling::RegionSite;
 use onl_snapshot::{KernelKey, ParallelConfig, Search, Tuned, TunedConfig};
 use onl_tensor::{ElementType, Shape};
+use std::sync::Arc;
 
 const FLOATS: &[ElementType] = &[
     ElementType::Float32,
@@ -40,7 +43,10 @@ const INTEGERS: &[ElementType] = &[
 ];
 
 const IMPLEMENTATION: &str = "packed";
-const REVISION: u32 = 1;
+const REVISION: u32 = 2;
+/// Names of the fused operators in tuning keys.
+const FUSED_GEMM: &str = "com.microsoft:FusedGemm";
+const FUSED_MATMUL: &str = "com.microsoft:FusedMatMul";
 
 /// Multiply-adds of the calibrated examples: products that one lane may keep, that lanes share, and that leave the
 /// second-level cache.
@@ -78,16 +84,38 @@ pub(crate) fn entries() -> Vec<KernelEntry> {
         examples: matmul_examples,
         ..gemm.clone()
     };
-    let integers = KernelEntry {
+    let fused_gemm = KernelEntry {
+        domain: "com.microsoft",
+        op_type: "FusedGemm",
+        opsets: (1, i64::MAX),
+        prepare: general::prepare_fused,
+        infer: general::infer_fused,
+        examples: fused_gemm_examples,
+        ..gemm.clone()
+    };
+    let fused_matmul = KernelEntry {
+        domain: "com.microsoft",
+        op_type: "FusedMatMul",
+        opsets: (1, i64::MAX),
+        prepare: matmul::prepare_fused,
+        infer: matmul::infer_fused,
+        examples: fused_matmul_examples,
+        ..gemm.clone()
+    };
+    let integers = |entry: &KernelEntry, prepare| KernelEntry {
         opsets: (9, i64::MAX),
         element_types: INTEGERS,
         implementation: integer::IMPLEMENTATION,
         revision: integer::REVISION,
-        prepare: integer::prepare,
+        prepare,
         coverage: Coverage::Tunable(ParallelConfig::schema),
         regions: INTEGER_REGIONS,
-        ..matmul.clone()
+        ..entry.clone()
     };
+    let integer_entries = [
+        integers(&gemm, integer::prepare_gemm),
+        integers(&matmul, integer::prepare),
+    ];
     let widened = |entry: &KernelEntry| KernelEntry {
         element_types: WIDENED,
         coverage: Coverage::Calibratable {
@@ -97,10 +125,13 @@ pub(crate) fn entries() -> Vec<KernelEntry> {
         },
         ..entry.clone()
     };
-    let (widened_gemm, widened_matmul) = (widened(&gemm), widened(&matmul));
-    let mut entries = vec![gemm, widened_gemm, matmul, widened_matmul, integers];
-    entries.extend(quantized::entries());
-    entries
+    let floats = [gemm, matmul, fused_gemm, fused_matmul];
+    floats
+        .into_iter()
+        .flat_map(|entry| [widened(&entry), entry])
+        .chain(integer_entries)
+        .chain(quantized::entries())
+        .collect()
 }
 
 fn widened_search(context: &SearchContext) -> Search {
@@ -196,6 +227,25 @@ fn check_arity(node: &NodeView<'_>, required: usize, most: usize) -> Result<(), 
     Ok(())
 }
 
+/// A constant B, packed for the tier and shared with whoever packed the same. A single column stays as it is: its
+/// product is that of a row by the transpose of A.
+fn packed_constant<S: Storage>(
+    matrix: &Matrix<'_, S>,
+    matrices: usize,
+    k: usize,
+    n: usize,
+    tier: IsaTier,
+) -> Result<Option<Arc<PackedB<S>>>, PrepareError> {
+    if n == 1 {
+        return Ok(None);
+    }
+    match PackedB::shared(matrix, matrices, k, n, tier) {
+        Ok(packed) => Ok(Some(packed)),
+        Err(GemmError::Tensor(error)) => Err(error.into()),
+        Err(error) => Err(PrepareError::Other(error.to_string())),
+    }
+}
+
 fn config(
     op_type: &'static str,
     element_type: ElementType,
@@ -288,6 +338,65 @@ fn matmul_examples(element_type: ElementType, size: usize) -> Vec<Example> {
             vec![random(&[2, 2, b, b]), random(&[2, 1, b, b])],
         ),
         Example::new("vector", vec![random(&[2 * v]), random(&[2 * v, 2 * v])]),
+    ]);
+    examples
+}
+
+fn fused_gemm_examples(element_type: ElementType, size: usize) -> Vec<Example> {
+    let (s, _) = edges(size, 1);
+    let random = |dims: &[usize]| ExampleInput::random(element_type, dims);
+    let fixed = |dims: &[usize]| constant(element_type, dims);
+    let activated = |name, activation: &str| {
+        Example::new(name, vec![random(&[s, s]), fixed(&[s, s]), fixed(&[s])])
+            .with_attribute("activation", Attribute::String(activation.into()))
+    };
+    let varying = vec![random(&[s, s]), random(&[s, s]), random(&[s])];
+    let mut examples = vec![
+        Example::new("square", varying)
+            .with_attribute("activation", Attribute::String("Relu".into())),
+        activated("constant_b", "Gelu"),
+    ];
+    if size > ORDINARY_ONLY {
+        return examples;
+    }
+    examples.extend([
+        activated("leaky_relu", "LeakyRelu")
+            .with_attribute("activation_alpha", Attribute::Float(0.5)),
+        activated("clip", "Clip")
+            .with_attribute("activation_alpha", Attribute::Float(-0.5))
+            .with_attribute("activation_beta", Attribute::Float(0.5)),
+        activated("sigmoid", "Sigmoid"),
+        activated("tanh", "Tanh"),
+    ]);
+    examples
+}
+
+fn fused_matmul_examples(element_type: ElementType, size: usize) -> Vec<Example> {
+    let (s, _) = edges(size, 1);
+    let (b, _) = edges(size / 6, 1);
+    let random = |dims: &[usize]| ExampleInput::random(element_type, dims);
+    let mut examples = vec![
+        Example::new("transposed_b", vec![random(&[s, s]), random(&[s, s])])
+            .with_attribute("alpha", Attribute::Float(0.125))
+            .with_attribute("transB", Attribute::Int(1)),
+        Example::new(
+            "constant_b",
+            vec![random(&[s, s]), constant(element_type, &[s, s])],
+        )
+        .with_attribute("alpha", Attribute::Float(0.125)),
+    ];
+    if size > ORDINARY_ONLY {
+        return examples;
+    }
+    examples.extend([
+        Example::new(
+            "heads_between_rows",
+            vec![random(&[b, 2, 3, b]), random(&[b, 2, 3, b])],
+        )
+        .with_attribute("transBatchA", Attribute::Int(1))
+        .with_attribute("transBatchB", Attribute::Int(1))
+        .with_attribute("transB", Attribute::Int(1)),
+        Example::new("vector", vec![random(&[s, s]), random(&[s])]),
     ]);
     examples
 }

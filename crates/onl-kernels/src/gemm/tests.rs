@@ -511,6 +511,157 @@ fn empty_tensors_of_absurd_sizes_do_not_panic() {
 }
 
 #[test]
+fn fused_gemm_applies_its_activation_last() {
+    let activations: [(&str, fn(f32) -> f32); 4] = [
+        ("Relu", |x| if x < 0.0 { 0.0 } else { x }),
+        ("LeakyRelu", |x| if x < 0.0 { 0.25 * x } else { x }),
+        ("Clip", |x| x.clamp(0.25, 8.0)),
+        ("", |x| x),
+    ];
+    for (name, function) in activations {
+        for constants in [&[][..], &[1]] {
+            let attributes = vec![
+                ("alpha", Attribute::Float(0.5)),
+                ("beta", Attribute::Float(-2.0)),
+                ("transB", Attribute::Int(1)),
+                ("activation", Attribute::String(name.into())),
+                ("activation_alpha", Attribute::Float(0.25)),
+                ("activation_beta", Attribute::Float(8.0)),
+            ];
+            let case = Case {
+                op_type: "FusedGemm",
+                opset: 1,
+                constants,
+                ..gemm(&[&[3, 4], &[5, 4], &[5]], attributes)
+            };
+            let output = case.run(2).expect("a valid product");
+            let expected = expected_gemm(&case, (3, 5, 4), (false, true), (0.5, -2.0));
+            let expected: Vec<f32> = expected.into_iter().map(function).collect();
+            assert_eq!(output.as_slice::<f32>().expect("f32"), expected, "'{name}'");
+        }
+    }
+    let attributes = vec![("activation", Attribute::String("Softmax".into()))];
+    let unknown = Case {
+        op_type: "FusedGemm",
+        opset: 1,
+        ..gemm(&[&[3, 4], &[4, 5]], attributes)
+    };
+    assert!(matches!(
+        unknown.run(1),
+        Err(Failure::Prepare(PrepareError::Attribute {
+            attribute: "activation",
+            ..
+        }))
+    ));
+}
+
+/// A tensor whose dimensions are read in another order: element at `index` of the result is that of `permutation`.
+fn permuted(tensor: &Tensor, permutation: &[usize]) -> Tensor {
+    let dims: Vec<usize> = permutation
+        .iter()
+        .map(|&axis| tensor.dims()[axis])
+        .collect();
+    let source = tensor.as_slice::<f32>().expect("f32");
+    let count: usize = dims.iter().product();
+    let elements: Vec<f32> = (0..count)
+        .map(|index| {
+            let mut rest = index;
+            let mut position = vec![0; dims.len()];
+            for axis in (0..dims.len()).rev() {
+                position[permutation[axis]] = rest % dims[axis];
+                rest /= dims[axis];
+            }
+            let offset = position
+                .iter()
+                .zip(tensor.dims())
+                .fold(0, |offset, (&at, &dim)| offset * dim + at);
+            source[offset]
+        })
+        .collect();
+    Tensor::from_slice(&dims, &elements).expect("the same length")
+}
+
+#[test]
+fn fused_matmul_turns_its_operands() {
+    for flags in 0..16u32 {
+        let flag = |bit: u32| flags >> bit & 1 == 1;
+        for constants in [&[][..], &[1]] {
+            let (a, b) = (
+                counting(&[2, 5, 3, 4], |v| v),
+                counting(&[2, 5, 4, 6], |v| v),
+            );
+            let plain = Case {
+                inputs: vec![a, b],
+                ..matmul(&[1, 1], &[1, 1], constants)
+            };
+            let expected = expected_matmul(&plain);
+            // The operand as it must be given, so that turning it gives the plain one.
+            let given = |input: &Option<Tensor>, transpose: bool, batch_first: bool| {
+                let mut tensor = input.as_ref().expect("given").try_clone().expect("memory");
+                if transpose {
+                    tensor = permuted(&tensor, &[0, 1, 3, 2]);
+                }
+                if batch_first {
+                    tensor = permuted(&tensor, &[2, 0, 1, 3]);
+                }
+                Some(tensor)
+            };
+            let int = |bit| Attribute::Int(i64::from(flag(bit)));
+            let case = Case {
+                op_type: "FusedMatMul",
+                opset: 1,
+                inputs: vec![
+                    given(&plain.inputs[0], flag(0), flag(1)),
+                    given(&plain.inputs[1], flag(2), flag(3)),
+                ],
+                attributes: vec![
+                    ("alpha", Attribute::Float(0.5)),
+                    ("transA", int(0)),
+                    ("transBatchA", int(1)),
+                    ("transB", int(2)),
+                    ("transBatchB", int(3)),
+                ],
+                constants,
+            };
+            let output = case.run(2).expect("a valid product");
+            let halved: Vec<f32> = expected.1.iter().map(|x| x / 2.0).collect();
+            assert_eq!(output.dims(), expected.0, "flags {flags:04b}");
+            assert_eq!(
+                output.as_slice::<f32>().expect("f32"),
+                halved,
+                "flags {flags:04b}"
+            );
+        }
+    }
+}
+
+#[test]
+fn gemm_of_integers_wraps_around_and_scales() {
+    let case = |attributes, c: [i32; 2]| Case {
+        op_type: "Gemm",
+        opset: 9,
+        inputs: vec![
+            Some(Tensor::from_slice(&[1, 2], &[i32::MAX, 3]).expect("two")),
+            Some(Tensor::from_slice(&[2, 2], &[2, 1, 0, 5]).expect("four")),
+            Some(Tensor::from_slice(&[2], &c).expect("two")),
+        ],
+        attributes,
+        constants: &[],
+    };
+    let run = |case: Case<'_>| {
+        let output = case.run(2).expect("a valid product");
+        output.as_slice::<i32>().expect("i32").to_vec()
+    };
+    // 2 · (2³¹ − 1) wraps to −2, 2³¹ − 1 + 15 to −2³¹ + 14.
+    assert_eq!(run(case(Vec::new(), [7, -4])), [5, i32::MIN + 10]);
+    let factors = vec![
+        ("alpha", Attribute::Float(-1.5)),
+        ("beta", Attribute::Float(0.25)),
+    ];
+    assert_eq!(run(case(factors, [3, 0])), [3, i32::MAX]);
+}
+
+#[test]
 fn optional_c_may_be_omitted_by_name() {
     let mut case = gemm(&[&[3, 4], &[4, 5]], Vec::new());
     case.inputs.push(None);
