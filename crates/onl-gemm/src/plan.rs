@@ -110,7 +110,10 @@ pub(crate) struct Cut {
 
 impl Cut {
     fn new(total: usize, most: usize) -> Cut {
-        let parts = total.div_ceil(most.max(1));
+        Cut::in_parts(total, total.div_ceil(most.max(1)))
+    }
+
+    pub fn in_parts(total: usize, parts: usize) -> Cut {
         Cut {
             parts,
             size: total.checked_div(parts).unwrap_or(0),

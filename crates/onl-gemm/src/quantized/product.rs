@@ -7,7 +7,7 @@ use super::{
     Requantization,
 };
 use crate::GemmError;
-use crate::plan::part;
+use crate::plan::Cut;
 use onl_executor::Lanes;
 use onl_profiling::{RegionSite, region_site};
 use std::ops::Range;
@@ -277,11 +277,11 @@ impl Product<'_> {
         let (batch, rest) = (unit / per_batch, unit % per_batch);
         let (block, row_group) = (rest / plan.row_groups, rest % plan.row_groups);
         let (a_matrix, b_matrix) = self.problem.batch.matrices(batch);
-        let strips = part(plan.strips, plan.column_blocks, block);
+        let strips = Cut::in_parts(plan.strips, plan.column_blocks).part(block);
         let scratch = self
             .workspace
             .wrapping_add(plan.shared.total + lane * plan.scratch.total);
-        let tiles = part(plan.row_tiles, plan.row_groups, row_group);
+        let tiles = Cut::in_parts(plan.row_tiles, plan.row_groups).part(row_group);
         let is_ready = ready
             .as_ref()
             .is_some_and(|c| (c.b_matrix, c.block) == (b_matrix, block));
@@ -441,7 +441,7 @@ impl Product<'_> {
         let blocks = tiles.len().div_ceil(plan.tiles_per_block);
         let panel_lines = (panel * plan.groups).div_ceil(16);
         for block in 0..blocks {
-            let block = part(tiles.len(), blocks, block);
+            let block = Cut::in_parts(tiles.len(), blocks).part(block);
             let prefetch_lines = if plan.source == Source::Constant {
                 (panel / 4).div_ceil(block.len())
             } else {

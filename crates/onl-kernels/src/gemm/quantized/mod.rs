@@ -10,7 +10,7 @@ mod examples;
 #[cfg(test)]
 mod tests;
 
-use super::geometry::{Geometry, count, infer_dims};
+use super::geometry::{Geometry, Turn, count, infer_dims};
 use super::{Prepared, check_arity};
 use crate::{
     Coverage, InferContext, InferError, KernelEntry, KernelError, KernelIo, PrepareContext,
@@ -171,7 +171,7 @@ fn infer(inputs: Inputs, context: &mut InferContext<'_>) -> Result<(), InferErro
         Some([.., y_zero_point]) => context.element_type(y_zero_point)?,
     };
     let dims = match (context.dims(0), context.dims(inputs.b)) {
-        (Some(a), Some(b)) => Some(infer_dims(a, b)?),
+        (Some(a), Some(b)) => Some(infer_dims(a, b, [Turn::default(); 2])?),
         _ => None,
     };
     context.set_output(0, output, dims);
