@@ -30,7 +30,8 @@ pub enum BinaryOp {
     Mul,
     /// a / b, numeric; integers truncate towards zero, division by zero is an error.
     Div,
-    /// Remainder with the sign of b, integers; a zero b is an error.
+    /// Remainder with the sign of b, numeric; a zero integer b is an error. With floats an infinite b gives a or, if
+    /// the signs differ, b.
     ModFloor,
     /// Remainder with the sign of a, numeric (C's `fmod` for floats); a zero integer b is an error.
     ModTruncated,
@@ -54,9 +55,9 @@ pub enum BinaryOp {
     Or,
     /// Exclusive disjunction of booleans, or bit by bit of integers.
     Xor,
-    /// a · 2^b of unsigned integers; 0 when b is the width or more.
+    /// a · 2^b of integers; 0 when b is negative, or the width or more.
     ShiftLeft,
-    /// ⌊a / 2^b⌋ of unsigned integers; 0 when b is the width or more.
+    /// ⌊a / 2^b⌋ of integers; when b is negative, or the width or more, −1 for a negative a and 0 else.
     ShiftRight,
     /// a, or a · b where a is negative; floats and integers of 32 and 64 bits.
     PRelu,
@@ -235,7 +236,7 @@ impl BinaryOp {
         let memory = element_type.bits() as f64 / 8.0 * 0.1;
         let arithmetic = match self {
             BinaryOp::Div if element_type.is_float() => 0.2,
-            BinaryOp::ModTruncated if element_type.is_float() => 8.0,
+            BinaryOp::ModTruncated | BinaryOp::ModFloor if element_type.is_float() => 8.0,
             BinaryOp::Div | BinaryOp::ModFloor | BinaryOp::ModTruncated => 2.0,
             _ => 0.0,
         };
@@ -359,6 +360,10 @@ fn function(op: BinaryOp, element_type: ElementType) -> Option<Function> {
     macro_rules! shifts {
         ($op:ident) => {
             match element_type {
+                Int8 => run::<i8, i8, Plain<$op>>,
+                Int16 => run::<i16, i16, Plain<$op>>,
+                Int32 => run::<i32, i32, Plain<$op>>,
+                Int64 => run::<i64, i64, Plain<$op>>,
                 UInt8 => run::<u8, u8, Plain<$op>>,
                 UInt16 => run::<u16, u16, Plain<$op>>,
                 UInt32 => run::<u32, u32, Plain<$op>>,
@@ -381,17 +386,7 @@ fn function(op: BinaryOp, element_type: ElementType) -> Option<Function> {
         BinaryOp::Sub => wrapping!(Sub -> same),
         BinaryOp::Mul => wrapping!(Mul -> same),
         BinaryOp::Div => signed!(Div -> same),
-        BinaryOp::ModFloor => match element_type {
-            Int8 => run::<i8, i8, Plain<ModFloor>>,
-            Int16 => run::<i16, i16, Plain<ModFloor>>,
-            Int32 => run::<i32, i32, Plain<ModFloor>>,
-            Int64 => run::<i64, i64, Plain<ModFloor>>,
-            UInt8 => run::<u8, u8, Plain<ModFloor>>,
-            UInt16 => run::<u16, u16, Plain<ModFloor>>,
-            UInt32 => run::<u32, u32, Plain<ModFloor>>,
-            UInt64 => run::<u64, u64, Plain<ModFloor>>,
-            _ => return None,
-        },
+        BinaryOp::ModFloor => signed!(ModFloor -> same),
         BinaryOp::ModTruncated => signed!(ModTruncated -> same),
         BinaryOp::Min => signed!(Min -> same),
         BinaryOp::Max => signed!(Max -> same),

@@ -10,8 +10,31 @@ use onl_simd::{Isa, Scalar, SimdOp};
 use onl_tensor::{Bool, Element};
 use std::ops::Range;
 
+/// Numbers that the attributes of an operator give to its body.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Parameters {
+    pub alpha: f32,
+    pub beta: f32,
+}
+
+/// What is made from the attributes of an operator; most operations have none.
+pub(crate) trait Configured: Copy + Send + Sync {
+    fn with(parameters: Parameters) -> Self;
+}
+
+/// Operations without attributes.
+macro_rules! without_attributes {
+    ($($name:ty),* $(,)?) => {
+        $(impl $crate::body::Configured for $name {
+            #[inline(always)]
+            fn with(_: $crate::body::Parameters) -> Self { Self }
+        })*
+    };
+}
+pub(crate) use without_attributes;
+
 /// A scalar operation of one operand.
-pub(crate) trait Map1<A, C>: Copy + Default + Send + Sync {
+pub(crate) trait Map1<A, C>: Configured {
     /// The operation; implementations are `#[inline(always)]`.
     fn apply(self, a: A) -> C;
 }
@@ -25,7 +48,7 @@ pub(crate) trait Map2<A, C>: Copy + Default + Send + Sync {
 }
 
 /// A body of one operand; `a` and `out` have equal lengths. Implementations are `#[inline(always)]`.
-pub(crate) trait UnaryBody<A, C>: Copy + Default + Send + Sync {
+pub(crate) trait UnaryBody<A, C>: Configured {
     fn run<I: Isa>(self, isa: I, a: &[A], out: &mut [C]);
 }
 
@@ -60,6 +83,13 @@ pub(crate) trait BinaryBody<A, C>: Copy + Default + Send + Sync {
 /// Body of a scalar operation.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Plain<O>(O);
+
+impl<O: Configured> Configured for Plain<O> {
+    #[inline(always)]
+    fn with(parameters: Parameters) -> Self {
+        Plain(O::with(parameters))
+    }
+}
 
 impl<A: Copy, C, O: Map1<A, C>> UnaryBody<A, C> for Plain<O> {
     #[inline(always)]
@@ -156,6 +186,13 @@ const WIDE: usize = 128;
 /// Body over 16-bit floats from a body over `f32`.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Widened<K>(K);
+
+impl<K: Configured> Configured for Widened<K> {
+    #[inline(always)]
+    fn with(parameters: Parameters) -> Self {
+        Widened(K::with(parameters))
+    }
+}
 
 impl<H: Half, K: UnaryBody<f32, f32>> UnaryBody<H, H> for Widened<K> {
     #[inline(always)]

@@ -1,15 +1,33 @@
 //! Scalar operations. Integer arithmetic wraps.
 
-use crate::body::{Map1, Map2};
+use crate::body::{Configured, Map1, Map2, Parameters, without_attributes};
 use onl_tensor::Bool;
 
 macro_rules! operations {
     ($($(#[$doc:meta])* $name:ident),* $(,)?) => {
         $($(#[$doc])* #[derive(Debug, Clone, Copy, Default)] pub(crate) struct $name;)*
+        without_attributes!($($name),*);
+    };
+}
+
+macro_rules! parametric {
+    ($($(#[$doc:meta])* $name:ident),* $(,)?) => {
+        $($(#[$doc])* #[derive(Debug, Clone, Copy)] pub(crate) struct $name(Parameters);
+
+        impl Configured for $name {
+            #[inline(always)]
+            fn with(parameters: Parameters) -> Self { $name(parameters) }
+        })*
     };
 }
 
 macro_rules! map1 {
+    ($name:ty: $($t:ty),*; |$self:ident, $a:ident| $body:expr) => {
+        $(impl Map1<$t, $t> for $name {
+            #[inline(always)]
+            fn apply($self, $a: $t) -> $t { $body }
+        })*
+    };
     ($name:ty: $($t:ty),*; |$a:ident| $body:expr) => {
         $(impl Map1<$t, $t> for $name {
             #[inline(always)]
@@ -50,6 +68,12 @@ operations! {
     /// To the nearest integer, halves to the even one.
     Round,
     Sqrt, Reciprocal, Relu, Sign, IsNan,
+    /// x / (1 + |x|), with the limits ±1.
+    Softsign,
+    /// x · min(max(x + 3, 0), 6) / 6, with the limit −0.
+    HardSwish,
+    /// The error function of an integer, truncated.
+    ErfTruncated,
     /// All bits flipped.
     BitNot,
     /// The lowest bit flipped: the negation of a boolean that is stored as 0 or 1.
@@ -73,9 +97,52 @@ operations! {
     PRelu,
 }
 
+parametric! {
+    /// x, or α x where x is negative.
+    LeakyRelu,
+    /// x where it is above α, 0 elsewhere.
+    ThresholdedRelu,
+    /// min(max(α x + β, 0), 1), the sum fused.
+    HardSigmoid,
+    /// x + β below −α, x − β above α, 0 elsewhere.
+    Shrink,
+}
+
 /// Whether a float is infinite with one of the admitted signs.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct IsInf<const NEGATIVE: bool, const POSITIVE: bool>;
+
+impl<const NEGATIVE: bool, const POSITIVE: bool> Configured for IsInf<NEGATIVE, POSITIVE> {
+    #[inline(always)]
+    fn with(_: Parameters) -> Self {
+        Self
+    }
+}
+
+/// Whether the bits of a small float, those of `MASK` alone, lie from `LOW` to `HIGH`.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct BitsWithin<const MASK: u16, const LOW: u16, const HIGH: u16>;
+
+impl<const MASK: u16, const LOW: u16, const HIGH: u16> Configured for BitsWithin<MASK, LOW, HIGH> {
+    #[inline(always)]
+    fn with(_: Parameters) -> Self {
+        Self
+    }
+}
+
+macro_rules! bits_within {
+    ($($t:ty),*) => {
+        $(impl<const MASK: u16, const LOW: u16, const HIGH: u16> Map1<$t, Bool> for BitsWithin<MASK, LOW, HIGH> {
+            #[inline(always)]
+            fn apply(self, a: $t) -> Bool {
+                let bits = a & MASK as $t;
+                Bool::from(bits >= LOW as $t && bits <= HIGH as $t)
+            }
+        })*
+    };
+}
+
+bits_within!(u8, u16);
 
 map1!(Abs: f32, f64; |a| a.abs());
 map1!(Abs: i8, i16, i32, i64; |a| a.wrapping_abs());
@@ -97,11 +164,76 @@ map1!(Sign: i8, i16, i32, i64; |a| a.signum());
 map1!(Sign: u8, u16, u32, u64; |a| a.min(1));
 map1!(BitNot: u8, u16, u32, u64; |a| !a);
 map1!(Not: u8; |a| a ^ 1);
+map1!(Softsign: f32, f64; |a| if a.is_infinite() { a.signum() } else { a / (1.0 + a.abs()) });
+map1!(ErfTruncated: i8, i16, i32, i64; |a| if a >= ERF_IS_ONE as _ { 1 } else { -((a <= -(ERF_IS_ONE as i8) as _) as i8) as _ });
+map1!(ErfTruncated: u8, u16, u32, u64; |a| (a >= ERF_IS_ONE as _) as _);
+
+macro_rules! float_activations {
+    ($($t:ident),*) => {$(
+        map1!(HardSwish: $t; |a| {
+            let gate = a + 3.0;
+            let gate = if gate < 0.0 { 0.0 } else { gate };
+            let gate = if gate > 6.0 { 6.0 } else { gate };
+            if a == $t::NEG_INFINITY { -0.0 } else { a * (gate * (1.0 / 6.0)) }
+        });
+        map1!(LeakyRelu: $t; |self, a| if a < 0.0 { a * $t::from(self.0.alpha) } else { a });
+        map1!(ThresholdedRelu: $t; |self, a| if a > $t::from(self.0.alpha) { a } else { 0.0 });
+        map1!(HardSigmoid: $t; |self, a| {
+            let y = a.mul_add($t::from(self.0.alpha), $t::from(self.0.beta));
+            let y = if y < 0.0 { 0.0 } else { y };
+            if y > 1.0 { 1.0 } else { y }
+        });
+        map1!(Shrink: $t; |self, a| {
+            let (threshold, bias) = ($t::from(self.0.alpha), $t::from(self.0.beta));
+            let above = if a > threshold { a - bias } else { 0.0 };
+            if a < -threshold { a + bias } else { above }
+        });
+    )*};
+}
+
+float_activations!(f32, f64);
+// Sums of narrow integers and the bias are exact in f64, and truncated.
+map1!(Shrink: i8, i16, i32, u8, u16, u32; |self, a| {
+    let (x, threshold, bias) = (f64::from(a), f64::from(self.0.alpha), f64::from(self.0.beta));
+    let above = if x > threshold { x - bias } else { 0.0 };
+    (if x < -threshold { x + bias } else { above }) as _
+});
+map1!(Shrink: i64, u64; |self, a| {
+    let (x, threshold, bias) = (a as f64, f64::from(self.0.alpha), f64::from(self.0.beta));
+    let bias = if x < -threshold { bias } else if x > threshold { -bias } else { return 0 };
+    if x.abs() < 4503599627370496.0 {
+        return (x + bias) as _;
+    }
+    // A fraction taken off a magnitude takes one more off the truncated sum; a fraction added to it adds nothing.
+    let bias = if (x < 0.0) == (bias < 0.0) { bias.trunc() } else { bias.abs().ceil().copysign(bias) };
+    i128::from(a).saturating_add(bias as i128).saturated()
+});
 test1!(IsNan: f32, f64; |a| a.is_nan());
 test1!(IsInf<false, false>: f32, f64; |_a| false);
 test1!(IsInf<false, true>: f32, f64; |a| a.is_infinite() && a.is_sign_positive());
 test1!(IsInf<true, false>: f32, f64; |a| a.is_infinite() && a.is_sign_negative());
 test1!(IsInf<true, true>: f32, f64; |a| a.is_infinite());
+
+/// An integer type that takes the nearest value to any integer.
+trait Saturated<T> {
+    fn saturated(self) -> T;
+}
+
+macro_rules! saturated {
+    ($($t:ident),*) => {
+        $(impl Saturated<$t> for i128 {
+            #[inline(always)]
+            fn saturated(self) -> $t {
+                self.clamp($t::MIN.into(), $t::MAX.into()) as $t
+            }
+        })*
+    };
+}
+
+saturated!(i64, u64);
+
+/// The least integer whose error function rounds to 1 in f64.
+const ERF_IS_ONE: u8 = 6;
 
 map2!(Add: f32, f64; |a, b| a + b);
 map2!(Add: u8, u16, u32, u64; |a, b| a.wrapping_add(b));
@@ -139,6 +271,25 @@ macro_rules! dividing {
     };
 }
 
+macro_rules! mod_floor {
+    ($($t:ident),*) => {$(
+        map2!(ModFloor: $t; |a, b| {
+            let remainder = a % b;
+            if remainder == 0.0 {
+                $t::copysign(0.0, b)
+            } else if remainder.is_nan() || (remainder < 0.0) == (b < 0.0) {
+                remainder
+            } else if b.is_infinite() {
+                b
+            } else {
+                remainder + b
+            }
+        });
+    )*};
+}
+
+mod_floor!(f32, f64);
+
 dividing!(Div: i8, i16, i32, i64, u8, u16, u32, u64; |a, b| a.wrapping_div(b));
 dividing!(ModTruncated: i8, i16, i32, i64, u8, u16, u32, u64; |a, b| a.wrapping_rem(b));
 dividing!(ModFloor: u8, u16, u32, u64; |a, b| a % b);
@@ -147,22 +298,25 @@ dividing!(ModFloor: i8, i16, i32, i64; |a, b| {
     if remainder != 0 && (remainder < 0) != (b < 0) { remainder.wrapping_add(b) } else { remainder }
 });
 
-/// Shifts; a count of the width or more gives zero.
+/// Shifts; a count that is negative or not below the width leaves what the fill alone gives: 0, or −1 to the right of a
+/// negative integer.
 macro_rules! shifts {
-    ($($t:ty),*) => {
+    ($($t:ident),*) => {
         $(impl Map2<$t, $t> for ShiftLeft {
             #[inline(always)]
             fn apply(self, a: $t, b: $t) -> $t {
-                if b < <$t>::BITS as $t { a << b } else { 0 }
+                if (0..$t::BITS as $t).contains(&b) { a << b } else { 0 }
             }
         }
         impl Map2<$t, $t> for ShiftRight {
             #[inline(always)]
             fn apply(self, a: $t, b: $t) -> $t {
-                if b < <$t>::BITS as $t { a >> b } else { 0 }
+                const LAST: $t = $t::BITS as $t - 1;
+                // Of unsigned integers the last shift leaves the highest bit, the second one nothing.
+                if (0..=LAST).contains(&b) { a >> b } else { a >> LAST >> 1 }
             }
         })*
     };
 }
 
-shifts!(u8, u16, u32, u64);
+shifts!(i8, i16, i32, i64, u8, u16, u32, u64);

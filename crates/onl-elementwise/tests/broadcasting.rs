@@ -56,6 +56,16 @@ fn reference(op: BinaryOp, bits: usize, a: Number, b: Number) -> Option<Number> 
                 remainder
             })
         }
+        (BinaryOp::ModFloor, Float(a), Float(b)) => {
+            let remainder = libm::fmod(a, b);
+            Float(if remainder == 0.0 {
+                0f64.copysign(b)
+            } else if (remainder < 0.0) != (b < 0.0) && !remainder.is_nan() {
+                if b.is_infinite() { b } else { remainder + b }
+            } else {
+                remainder
+            })
+        }
         (BinaryOp::ModTruncated, Integer(a), Integer(b)) => Integer(a.checked_rem(b)?),
         (BinaryOp::ModTruncated, Float(a), Float(b)) => Float(libm::fmod(a, b)),
         (BinaryOp::Min, Integer(a), Integer(b)) => Integer(a.min(b)),
@@ -79,9 +89,20 @@ fn reference(op: BinaryOp, bits: usize, a: Number, b: Number) -> Option<Number> 
         (BinaryOp::Or, Boolean(a), Boolean(b)) => Boolean(a || b),
         (BinaryOp::Xor, Integer(a), Integer(b)) => Integer(a ^ b),
         (BinaryOp::Xor, Boolean(a), Boolean(b)) => Boolean(a != b),
-        (BinaryOp::ShiftLeft, Integer(a), Integer(b)) if b < bits as i128 => Integer(a << b),
-        (BinaryOp::ShiftRight, Integer(a), Integer(b)) if b < bits as i128 => Integer(a >> b),
-        (BinaryOp::ShiftLeft | BinaryOp::ShiftRight, ..) => Integer(0),
+        (BinaryOp::ShiftLeft, Integer(a), Integer(b)) => {
+            Integer(if (0..bits as i128).contains(&b) {
+                a << b
+            } else {
+                0
+            })
+        }
+        (BinaryOp::ShiftRight, Integer(a), Integer(b)) => {
+            Integer(if (0..bits as i128).contains(&b) {
+                a >> b
+            } else {
+                a >> 127
+            })
+        }
         (BinaryOp::PRelu, Integer(a), Integer(b)) => Integer(if a < 0 { a * b } else { a }),
         (BinaryOp::PRelu, Float(a), Float(b)) => Float(if a < 0.0 { a * b } else { a }),
         (op, a, b) => panic!("{op:?} of {a:?} and {b:?}"),

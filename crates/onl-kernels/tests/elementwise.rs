@@ -174,8 +174,8 @@ fn searches_are_legal_and_cross_over_between_never_and_always() {
             (i64::MAX, 1)
         );
     }
-    // Abs 8, Add 12, Not 1, Log, Sigmoid and Tanh 4 each.
-    assert_eq!(calibratable, 33);
+    // Abs 8, Add 12, Not 1, Pow 6, and 4 each of fifteen costly functions.
+    assert_eq!(calibratable, 87);
 }
 
 fn f32s(dims: &[usize], elements: &[f32]) -> Option<Tensor> {
@@ -227,6 +227,71 @@ fn nodes_follow_their_operator() {
             vec![u8s(&[16, 255, 255]), u8s(&[2, 7, 8])],
             vec![("direction", string("RIGHT"))],
             u8s(&[4, 1, 0]),
+        ),
+        (
+            "BitShift of signed integers keeps the sign",
+            "BitShift",
+            28,
+            vec![
+                Some(Tensor::from_slice(&[4], &[-16i8, -16, 16, -1]).unwrap()),
+                Some(Tensor::from_slice(&[4], &[2i8, 9, -1, -1]).unwrap()),
+            ],
+            vec![("direction", string("RIGHT"))],
+            Some(Tensor::from_slice(&[4], &[-4i8, -1, 0, -1]).unwrap()),
+        ),
+        (
+            "Mod of floats takes the sign of the divisor from version 28 on",
+            "Mod",
+            28,
+            vec![
+                f32s(&[4], &[-4.0, 7.0, 0.0, -1.0]),
+                f32s(&[4], &[3.0, -3.0, -2.0, f32::INFINITY]),
+            ],
+            vec![],
+            f32s(&[4], &[2.0, -2.0, -0.0, f32::INFINITY]),
+        ),
+        (
+            "LeakyRelu has a default slope",
+            "LeakyRelu",
+            6,
+            vec![f32s(&[2], &[-100.0, 3.0])],
+            vec![("consumed_inputs", Attribute::Ints(vec![0]))],
+            f32s(&[2], &[-100.0 * 0.01, 3.0]),
+        ),
+        (
+            "HardSigmoid with its defaults",
+            "HardSigmoid",
+            22,
+            vec![f32s(&[3], &[-3.0, 0.0, 9.0])],
+            vec![],
+            f32s(&[3], &[0.0, 0.5, 1.0]),
+        ),
+        (
+            "Shrink reads lambd and bias",
+            "Shrink",
+            9,
+            vec![x()],
+            vec![
+                ("lambd", Attribute::Float(1.5)),
+                ("bias", Attribute::Float(1.5)),
+            ],
+            f32s(&[4], &[-0.5, 0.0, 0.0, 0.5]),
+        ),
+        (
+            "ThresholdedRelu has a default threshold",
+            "ThresholdedRelu",
+            10,
+            vec![x()],
+            vec![],
+            f32s(&[4], &[0.0, 0.0, 0.0, 2.0]),
+        ),
+        (
+            "Elu with an alpha",
+            "Elu",
+            6,
+            vec![f32s(&[2], &[f32::NEG_INFINITY, 1.5])],
+            vec![("alpha", Attribute::Float(2.0))],
+            f32s(&[2], &[-2.0, 1.5]),
         ),
         (
             "IsInf ignores what it is told to",

@@ -6,7 +6,8 @@ use common::{Random, same_f32, same_f64, special_f32, special_f64, vector_tiers}
 use half::{bf16, f16};
 use onl_cpu::IsaTier;
 use onl_simd::math::{
-    self, Cos, Erf, Exp, Gelu, Log, Sigmoid, Sin, Sqrt, Tanh, UnaryF32, UnaryF64,
+    self, Acos, Acosh, Asin, Asinh, Atan, Atanh, Cos, Cosh, Erf, Exp, Expm1, Gelu, GeluTanh, Log,
+    Mish, Sigmoid, Sin, Sinh, Softplus, Sqrt, Tan, Tanh, UnaryF32, UnaryF64, double,
 };
 use onl_simd::{Isa, SimdOp, dispatch};
 
@@ -50,28 +51,56 @@ fn compare_f64<U: UnaryF64>(name: &str, input: &[f64]) {
     }
 }
 
+/// Functions with attributes, of usual and of odd values.
+macro_rules! with_attributes {
+    ($($name:ident $function:ident($($attribute:literal),*);)*) => {$(
+        struct $name;
+
+        impl UnaryF32 for $name {
+            #[inline(always)]
+            fn apply<I: Isa>(isa: I, x: I::F32) -> I::F32 {
+                math::$function(isa, x, $($attribute),*)
+            }
+        }
+
+        impl UnaryF64 for $name {
+            #[inline(always)]
+            fn apply<I: Isa>(isa: I, x: I::F64) -> I::F64 {
+                double::$function(isa, x, $($attribute),*)
+            }
+        }
+    )*};
+}
+
+with_attributes! {
+    Elu elu(0.75);
+    Celu celu(1.5);
+    CeluNegative celu(-0.5);
+    Selu selu(1.671875, 1.05078125);
+    Swish swish(1.0);
+    SwishNegative swish(-2.25);
+}
+
+/// Calls a generic check with every function and its name.
+macro_rules! every_function {
+    ($check:ident($($argument:expr),*)) => {
+        every_function!($check($($argument),*): Exp, Log, Sqrt, Sigmoid, Tanh, Erf, Gelu, GeluTanh, Sin, Cos, Tan, Asin, Acos,
+            Atan, Sinh, Cosh, Asinh, Acosh, Atanh, Expm1, Softplus, Mish, Elu, Celu, CeluNegative, Selu, Swish, SwishNegative)
+    };
+    ($check:ident $arguments:tt: $($function:ident),*) => {
+        $(every_function!(@ $check $function $arguments);)*
+    };
+    (@ $check:ident $function:ident ($($argument:expr),*)) => {
+        $check::<$function>(stringify!($function) $(, $argument)*)
+    };
+}
+
 fn compare_all_f32(input: &[f32]) {
-    compare_f32::<Exp>("exp", input);
-    compare_f32::<Log>("log", input);
-    compare_f32::<Sqrt>("sqrt", input);
-    compare_f32::<Sigmoid>("sigmoid", input);
-    compare_f32::<Tanh>("tanh", input);
-    compare_f32::<Erf>("erf", input);
-    compare_f32::<Gelu>("gelu", input);
-    compare_f32::<Sin>("sin", input);
-    compare_f32::<Cos>("cos", input);
+    every_function!(compare_f32(input));
 }
 
 fn compare_all_f64(input: &[f64]) {
-    compare_f64::<Exp>("exp", input);
-    compare_f64::<Log>("log", input);
-    compare_f64::<Sqrt>("sqrt", input);
-    compare_f64::<Sigmoid>("sigmoid", input);
-    compare_f64::<Tanh>("tanh", input);
-    compare_f64::<Erf>("erf", input);
-    compare_f64::<Gelu>("gelu", input);
-    compare_f64::<Sin>("sin", input);
-    compare_f64::<Cos>("cos", input);
+    every_function!(compare_f64(input));
 }
 
 #[test]
@@ -330,14 +359,7 @@ fn lanes_are_independent() {
             }
         }
     }
-    check::<Exp>("exp");
-    check::<Log>("log");
-    check::<Sigmoid>("sigmoid");
-    check::<Tanh>("tanh");
-    check::<Erf>("erf");
-    check::<Gelu>("gelu");
-    check::<Sin>("sin");
-    check::<Cos>("cos");
+    every_function!(check());
 }
 
 /// 16-bit types: the f32 function of the widened value, rounded once, for every bit pattern there is.
@@ -376,7 +398,5 @@ fn sixteen_bit_types_round_once() {
             }
         }
     }
-    check::<Exp>("exp");
-    check::<Tanh>("tanh");
-    check::<Sin>("sin");
+    every_function!(check());
 }

@@ -49,6 +49,33 @@ pub(super) fn unary_positive(element_type: ElementType, size: usize) -> Vec<Exam
     vec![Example::new("contiguous", vec![input])]
 }
 
+pub(super) fn unary_unit(element_type: ElementType, size: usize) -> Vec<Example> {
+    let input = uniform(element_type, &[size], -1.0, 1.0);
+    vec![Example::new("contiguous", vec![input])]
+}
+
+pub(super) fn unary_above_one(element_type: ElementType, size: usize) -> Vec<Example> {
+    let input = uniform(element_type, &[size], 1.0, 10.0);
+    vec![Example::new("contiguous", vec![input])]
+}
+
+/// Every bit pattern, over and over.
+pub(super) fn unary_bytes(element_type: ElementType, size: usize) -> Vec<Example> {
+    let bytes: Vec<u8> = (0..size).map(|i| (i * 37 % 256) as u8).collect();
+    let tensor = Tensor::from_bytes(element_type, &[size], &bytes).expect("a byte an element");
+    let input = ExampleInput::Constant(Arc::new(tensor));
+    vec![Example::new("contiguous", vec![input])]
+}
+
+pub(super) fn gelu(element_type: ElementType, size: usize) -> Vec<Example> {
+    let input = || vec![ExampleInput::random(element_type, &[size])];
+    let tanh = Attribute::String(b"tanh".to_vec());
+    vec![
+        Example::new("contiguous", input()),
+        Example::new("tanh_form", input()).with_attribute("approximate", tanh),
+    ]
+}
+
 pub(super) fn clip_attributes(element_type: ElementType, size: usize) -> Vec<Example> {
     let input = ExampleInput::random(element_type, &[size]);
     let example = Example::new("contiguous", vec![input])
@@ -124,9 +151,21 @@ pub(super) fn power(element_type: ElementType, size: usize) -> Vec<Example> {
 
 pub(super) fn shift(element_type: ElementType, size: usize) -> Vec<Example> {
     let counts: Make = |t, dims| uniform(t, dims, 0.0, 7.0);
+    let direction = |example: Example, word: &str| {
+        example.with_attribute("direction", Attribute::String(word.as_bytes().to_vec()))
+    };
+    let mut right = Example::new(
+        "to_the_right",
+        vec![
+            ExampleInput::random(element_type, &[size]),
+            counts(element_type, &[size]),
+        ],
+    );
+    right = direction(right, "RIGHT");
     pairs(element_type, size, ExampleInput::random, counts)
         .into_iter()
-        .map(|example| example.with_attribute("direction", Attribute::String(b"LEFT".to_vec())))
+        .map(|example| direction(example, "LEFT"))
+        .chain([right])
         .collect()
 }
 

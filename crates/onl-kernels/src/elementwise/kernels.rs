@@ -116,6 +116,8 @@ impl PreparedKernel for UnaryKernel {
 pub(super) fn prepare_unary(node: &NodeView<'_>, context: &PrepareContext<'_>) -> Prepared {
     expect_inputs(node, 1..=1)?;
     let element_type = element_type(node, 0)?;
+    let float =
+        |name, default| -> Result<f32, PrepareError> { Ok(node.float(name)?.unwrap_or(default)) };
     let op = match node.node.op.op_type.as_str() {
         "Abs" => UnaryOp::Abs,
         "Neg" => UnaryOp::Neg,
@@ -129,6 +131,46 @@ pub(super) fn prepare_unary(node: &NodeView<'_>, context: &PrepareContext<'_>) -
         "Erf" => UnaryOp::Erf,
         "Sin" => UnaryOp::Sin,
         "Cos" => UnaryOp::Cos,
+        "Tan" => UnaryOp::Tan,
+        "Asin" => UnaryOp::Asin,
+        "Acos" => UnaryOp::Acos,
+        "Atan" => UnaryOp::Atan,
+        "Sinh" => UnaryOp::Sinh,
+        "Cosh" => UnaryOp::Cosh,
+        "Asinh" => UnaryOp::Asinh,
+        "Acosh" => UnaryOp::Acosh,
+        "Atanh" => UnaryOp::Atanh,
+        "Softplus" => UnaryOp::Softplus,
+        "Softsign" => UnaryOp::Softsign,
+        "Mish" => UnaryOp::Mish,
+        "HardSwish" => UnaryOp::HardSwish,
+        "Swish" => UnaryOp::Swish {
+            alpha: float("alpha", 1.0)?,
+        },
+        "Elu" => UnaryOp::Elu {
+            alpha: float("alpha", 1.0)?,
+        },
+        "Celu" => UnaryOp::Celu {
+            alpha: float("alpha", 1.0)?,
+        },
+        "Selu" => UnaryOp::Selu {
+            alpha: float("alpha", 1.673_263_2)?,
+            gamma: float("gamma", 1.050_701)?,
+        },
+        "HardSigmoid" => UnaryOp::HardSigmoid {
+            alpha: float("alpha", 0.2)?,
+            beta: float("beta", 0.5)?,
+        },
+        "LeakyRelu" => UnaryOp::LeakyRelu {
+            alpha: float("alpha", 0.01)?,
+        },
+        "ThresholdedRelu" => UnaryOp::ThresholdedRelu {
+            alpha: float("alpha", 1.0)?,
+        },
+        "Shrink" => UnaryOp::Shrink {
+            lambda: float("lambd", 0.5)?,
+            bias: float("bias", 0.0)?,
+        },
         "Gelu" => match node.string("approximate")?.unwrap_or("none") {
             "none" => UnaryOp::Gelu,
             "tanh" => UnaryOp::GeluTanh,
@@ -251,7 +293,8 @@ pub(super) fn prepare_binary(node: &NodeView<'_>, context: &PrepareContext<'_>) 
         "Div" => BinaryOp::Div,
         "Mod" => match node.int("fmod")?.unwrap_or(0) {
             1 => BinaryOp::ModTruncated,
-            0 if element_type.is_float() => {
+            // Floats joined in operator set 28.
+            0 if element_type.is_float() && node.opset < 28 => {
                 return Err(PrepareError::Attribute {
                     attribute: "fmod",
                     reason: format!("it must be 1 for elements of type {element_type}"),

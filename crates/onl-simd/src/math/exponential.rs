@@ -23,14 +23,23 @@ const EXP: [f32; 7] = [
 /// Largest |x| whose exponential is finite and normal, with room to spare: the domain of [`exp_ordinary`].
 pub const EXP_ORDINARY_LIMIT: f32 = 87.33;
 
-/// eʳ for the reduced argument and, in the low bits of the second result, the power of two that scales it.
+/// x = n ln 2 + r with |r| ≤ ln 2 / 2: n (in the low bits) and r.
 #[inline(always)]
-fn exp_reduced<I: Isa>(isa: I, x: I::F32) -> (I::F32, I::I32) {
+pub(super) fn exp_argument<I: Isa>(isa: I, x: I::F32) -> (I::I32, I::F32) {
     let sum = isa.fma_f32(x, isa.splat_f32(LOG2_E), isa.splat_f32(ROUND));
     let n = isa.sub_f32(sum, isa.splat_f32(ROUND));
     let r = isa.fma_f32(n, isa.splat_f32(-LN2_HIGH), x);
-    let r = isa.fma_f32(n, isa.splat_f32(-LN2_LOW), r);
-    (polynomial(isa, r, &EXP), isa.bits_f32(sum))
+    (
+        isa.bits_f32(sum),
+        isa.fma_f32(n, isa.splat_f32(-LN2_LOW), r),
+    )
+}
+
+/// eʳ for the reduced argument and, in the low bits of the second result, the power of two that scales it.
+#[inline(always)]
+pub(super) fn exp_reduced<I: Isa>(isa: I, x: I::F32) -> (I::F32, I::I32) {
+    let (n, r) = exp_argument(isa, x);
+    (polynomial(isa, r, &EXP), n)
 }
 
 /// Exponential for |x| ≤ [`EXP_ORDINARY_LIMIT`], bits as [`exp`]; lanes beyond it hold garbage.
@@ -54,7 +63,7 @@ pub fn exp<I: Isa>(isa: I, x: I::F32) -> I::F32 {
 
 /// As [`exp`], for every lane, without a multiplication that produces or consumes a denormal.
 #[inline(always)]
-fn exp_full<I: Isa>(isa: I, x: I::F32) -> I::F32 {
+pub(super) fn exp_full<I: Isa>(isa: I, x: I::F32) -> I::F32 {
     let clamped = isa.max_f32(isa.min_f32(x, isa.splat_f32(89.0)), isa.splat_f32(-104.0));
     let (p, n) = exp_reduced(isa, clamped);
 
@@ -88,8 +97,19 @@ fn exp_full<I: Isa>(isa: I, x: I::F32) -> I::F32 {
     isa.select_f32(isa.is_nan_f32(x), quiet(isa, x), result)
 }
 
-/// Logistic function 1 / (1 + e⁻ˣ). Relative accuracy on both sides: error below 1.6 ULP for positive x, 2.5 ULP for
-/// negative x.
+/// n / (1 + e), for n = e or 1 and 0 ≤ e ≤ 1. What the sum loses is put back where it counts, on the side of n = e: the
+/// quotient q changes by its part −q (1 − q) of the loss.
+#[inline(always)]
+fn logistic_quotient<I: Isa>(isa: I, numerator: I::F32, e: I::F32) -> I::F32 {
+    let one = isa.splat_f32(1.0);
+    let sum = isa.add_f32(one, e);
+    let lost = isa.sub_f32(e, isa.sub_f32(sum, one));
+    let q = isa.div_f32(numerator, sum);
+    let slope = isa.fma_f32(q, q, isa.neg_f32(q));
+    isa.fma_f32(slope, lost, q)
+}
+
+/// Logistic function 1 / (1 + e⁻ˣ). Relative accuracy on both sides: error below 1.9 ULP.
 #[inline(always)]
 pub fn sigmoid<I: Isa>(isa: I, x: I::F32) -> I::F32 {
     let one = isa.splat_f32(1.0);
@@ -100,21 +120,19 @@ pub fn sigmoid<I: Isa>(isa: I, x: I::F32) -> I::F32 {
         let e = exp_full(isa, below);
         let denormal = isa.lt_f32(e, isa.splat_f32(f32::MIN_POSITIVE));
         let normal = isa.select_f32(denormal, isa.splat_f32(0.0), e);
-        let quotient = isa.div_f32(
-            isa.select_f32(negative, normal, one),
-            isa.add_f32(one, normal),
-        );
+        let numerator = isa.select_f32(negative, normal, one);
+        let quotient = logistic_quotient(isa, numerator, normal);
         let tail = isa.and_m32(denormal, negative);
         let result = isa.select_f32(tail, e, quotient);
         isa.select_f32(isa.is_nan_f32(x), quiet(isa, x), result)
     } else {
         let e = exp_ordinary(isa, below);
-        isa.div_f32(isa.select_f32(negative, e, one), isa.add_f32(one, e))
+        logistic_quotient(isa, isa.select_f32(negative, e, one), e)
     }
 }
 
 /// (log(1 + f) − f) / f² on [−1/3, 1/3], highest degree first; the last coefficient is fixed.
-const LOG: [f32; 9] = [
+pub(super) const LOG: [f32; 9] = [
     -0.124_559_19,
     0.140_719_43,
     -0.122_772_47,

@@ -1,6 +1,9 @@
 //! Functions of one argument over slices.
 
-use super::{cos, double, erf, exp, gelu, log, sigmoid, sin, sqrt, tanh};
+use super::{
+    acos, acosh, asin, asinh, atan, atanh, cos, cosh, double, erf, exp, expm1, gelu, gelu_tanh,
+    log, mish, sigmoid, sin, sinh, softplus, sqrt, tan, tanh,
+};
 use crate::{Isa, SimdOp, dispatch};
 use half::{bf16, f16};
 use onl_cpu::IsaTier;
@@ -53,6 +56,19 @@ markers! {
     Gelu gelu gelu;
     Sin sin sin;
     Cos cos cos;
+    Tan tan tan;
+    Asin asin asin;
+    Acos acos acos;
+    Atan atan atan;
+    Sinh sinh sinh;
+    Cosh cosh cosh;
+    Asinh asinh asinh;
+    Acosh acosh acosh;
+    Atanh atanh atanh;
+    Expm1 expm1 expm1;
+    Softplus softplus softplus;
+    Mish mish mish;
+    GeluTanh gelu_tanh gelu_tanh;
 }
 
 /// Two vectors a turn, then one, then the rest with the other lanes at 1.

@@ -5,21 +5,28 @@
 //! through a second path that gives the common lanes the same bits, so that a lane's result never depends on its
 //! neighbours. NaN results are the argument with its quiet bit set, or 0x7fc00000 for a domain error.
 
+mod activation;
 pub mod double;
 mod exponential;
+mod hyperbolic;
+mod inverse;
 mod map;
 mod piecewise;
 mod power;
 mod trigonometric;
 
+pub use activation::{celu, elu, expm1, gelu_tanh, mish, selu, softplus, swish};
 pub use exponential::{EXP_ORDINARY_LIMIT, exp, exp_ordinary, log, sigmoid};
+pub use hyperbolic::{cosh, sinh};
+pub use inverse::{acos, acosh, asin, asinh, atan, atanh};
 pub use map::{
-    Cos, Erf, Exp, Gelu, Log, Sigmoid, Sin, Sqrt, Tanh, UnaryF32, UnaryF64, map, map_bf16, map_f16,
+    Acos, Acosh, Asin, Asinh, Atan, Atanh, Cos, Cosh, Erf, Exp, Expm1, Gelu, GeluTanh, Log, Mish,
+    Sigmoid, Sin, Sinh, Softplus, Sqrt, Tan, Tanh, UnaryF32, UnaryF64, map, map_bf16, map_f16,
     map_f64,
 };
 pub use piecewise::{erf, gelu, tanh};
 pub use power::pow;
-pub use trigonometric::{cos, sin};
+pub use trigonometric::{cos, sin, tan};
 
 use crate::{Isa, MAXIMUM_F32_LANES};
 
@@ -74,4 +81,11 @@ fn spill_f32<I: Isa>(isa: I, x: I::F32) -> [f32; MAXIMUM_F32_LANES] {
 #[inline(always)]
 fn lanes_f32<I: Isa>(isa: I, lanes: &[f32; MAXIMUM_F32_LANES]) -> I::F32 {
     isa.load_f32(lanes)
+}
+
+/// The sign of `x` on the non-negative `magnitude`.
+#[inline(always)]
+fn with_sign<I: Isa>(isa: I, magnitude: I::F32, x: I::F32) -> I::F32 {
+    let sign = isa.and_i32(isa.bits_f32(x), isa.splat_i32(i32::MIN));
+    isa.from_bits_f32(isa.or_i32(isa.bits_f32(magnitude), sign))
 }

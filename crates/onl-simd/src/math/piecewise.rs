@@ -3,7 +3,7 @@
 //! Each piece is value + t · P(t) with t = |x| − centre. Centres lie next to the nominal ones where the function's
 //! value is very nearly a float, so that the value adds almost no error.
 
-use super::quiet;
+use super::{quiet, with_sign};
 use crate::Isa;
 
 /// Eight polynomials in |x| − centre: value + t · (slopes, highest degree first).
@@ -29,13 +29,6 @@ impl<const DEGREE: usize> Pieces<DEGREE> {
     fn value<I: Isa>(&self, isa: I, index: I::I32) -> I::F32 {
         isa.lookup8_f32(&self.value, index)
     }
-}
-
-/// The sign of `x` on the non-negative `magnitude`.
-#[inline(always)]
-fn with_sign<I: Isa>(isa: I, magnitude: I::F32, x: I::F32) -> I::F32 {
-    let sign = isa.and_i32(isa.bits_f32(x), isa.splat_i32(i32::MIN));
-    isa.from_bits_f32(isa.or_i32(isa.bits_f32(magnitude), sign))
 }
 
 /// Pieces between 0, 0.5, 1, 2, 3, 5, 7 and 9.2, rotated by six (the last piece stands twice); the first lacks its

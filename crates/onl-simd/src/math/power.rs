@@ -4,7 +4,7 @@ use super::{lanes_f32, polynomial_f64, spill_f32};
 use crate::{Isa, MAXIMUM_F32_LANES, Scalar};
 
 /// log2(1 + f) / f on [√½ − 1, √2 − 1], highest degree first.
-const LOG2: [f64; 13] = [
+pub(super) const LOG2: [f64; 13] = [
     0.077_368_865_600_350_61,
     -0.142_838_708_421_885_87,
     0.144_748_905_868_769_12,

@@ -123,15 +123,22 @@ fn reduce_full<I: Isa>(isa: I, x: I::F32) -> Reduced<I> {
     }
 }
 
-/// sin(n π/2 + r + l).
+/// sin(r + l) and cos(r + l).
 #[inline(always)]
-fn sine_of<I: Isa>(isa: I, quadrant: I::I32, r: I::F32, l: I::F32) -> I::F32 {
+fn sine_and_cosine<I: Isa>(isa: I, r: I::F32, l: I::F32) -> (I::F32, I::F32) {
     let u = isa.mul_f32(r, r);
     let s = polynomial(isa, u, &SIN);
     let s = isa.add_f32(r, isa.fma_f32(isa.mul_f32(r, u), s, l));
     let c = polynomial(isa, u, &COS);
     let correction = isa.neg_f32(isa.mul_f32(r, l));
     let c = isa.add_f32(isa.splat_f32(1.0), isa.fma_f32(u, c, correction));
+    (s, c)
+}
+
+/// sin(n π/2 + r + l).
+#[inline(always)]
+fn sine_of<I: Isa>(isa: I, quadrant: I::I32, r: I::F32, l: I::F32) -> I::F32 {
+    let (s, c) = sine_and_cosine(isa, r, l);
     let one = isa.splat_i32(1);
     let odd = isa.eq_i32(isa.and_i32(quadrant, one), one);
     let value = isa.bits_f32(isa.select_f32(odd, c, s));
@@ -148,36 +155,64 @@ fn of_finite<I: Isa>(isa: I, x: I::F32, result: I::F32) -> I::F32 {
     isa.select_f32(isa.is_nan_f32(x), quiet(isa, x), result)
 }
 
-/// x itself where |x| < 2⁻¹², which keeps the sign of zero.
+/// Whether |x| < 2⁻¹³, where sin(x) = tan(x) = x and cos(x) = 1; and x with those lanes cleared, whose squares might be
+/// denormal.
 #[inline(always)]
-fn or_linear<I: Isa>(isa: I, x: I::F32, result: I::F32) -> I::F32 {
-    let linear = isa.lt_f32(isa.abs_f32(x), isa.splat_f32(1.0 / 4096.0));
-    isa.select_f32(linear, x, result)
+fn without_tiny<I: Isa>(isa: I, x: I::F32) -> (I::M32, I::F32) {
+    let tiny = isa.lt_f32(isa.abs_f32(x), isa.splat_f32(1.0 / 8192.0));
+    (tiny, isa.select_f32(tiny, isa.splat_f32(0.0), x))
 }
 
 /// Sine. Error below 1.2 ULP over all finite x; sin(±0) = ±0, NaN for infinite x.
 #[inline(always)]
 pub fn sin<I: Isa>(isa: I, x: I::F32) -> I::F32 {
+    let (tiny, reducible) = without_tiny(isa, x);
     if any_outside(isa, x, LIMIT) {
-        let Reduced { quadrant, r, l } = reduce_full(isa, x);
-        let result = or_linear(isa, x, sine_of(isa, quadrant, r, l));
+        let Reduced { quadrant, r, l } = reduce_full(isa, reducible);
+        let result = isa.select_f32(tiny, x, sine_of(isa, quadrant, r, l));
         of_finite(isa, x, result)
     } else {
-        let Reduced { quadrant, r, l } = reduce(isa, x);
-        or_linear(isa, x, sine_of(isa, quadrant, r, l))
+        let Reduced { quadrant, r, l } = reduce(isa, reducible);
+        isa.select_f32(tiny, x, sine_of(isa, quadrant, r, l))
     }
 }
 
 /// Cosine. Error below 1.2 ULP over all finite x; NaN for infinite x.
 #[inline(always)]
 pub fn cos<I: Isa>(isa: I, x: I::F32) -> I::F32 {
+    let (_, reducible) = without_tiny(isa, x);
     if any_outside(isa, x, LIMIT) {
-        let Reduced { quadrant, r, l } = reduce_full(isa, x);
+        let Reduced { quadrant, r, l } = reduce_full(isa, reducible);
         let quadrant = isa.add_i32(quadrant, isa.splat_i32(1));
         of_finite(isa, x, sine_of(isa, quadrant, r, l))
     } else {
-        let Reduced { quadrant, r, l } = reduce(isa, x);
+        let Reduced { quadrant, r, l } = reduce(isa, reducible);
         let quadrant = isa.add_i32(quadrant, isa.splat_i32(1));
         sine_of(isa, quadrant, r, l)
+    }
+}
+
+/// tan(n π/2 + r + l): s / c, or −c / s in odd quadrants.
+#[inline(always)]
+fn tangent_of<I: Isa>(isa: I, quadrant: I::I32, r: I::F32, l: I::F32) -> I::F32 {
+    let (s, c) = sine_and_cosine(isa, r, l);
+    let one = isa.splat_i32(1);
+    let odd = isa.eq_i32(isa.and_i32(quadrant, one), one);
+    let quotient = isa.div_f32(isa.select_f32(odd, c, s), isa.select_f32(odd, s, c));
+    let sign = isa.shl_i32::<31>(quadrant);
+    isa.from_bits_f32(isa.xor_i32(isa.bits_f32(quotient), sign))
+}
+
+/// Tangent. Error below 3 ULP over all finite x; tan(±0) = ±0, NaN for infinite x.
+#[inline(always)]
+pub fn tan<I: Isa>(isa: I, x: I::F32) -> I::F32 {
+    let (tiny, reducible) = without_tiny(isa, x);
+    if any_outside(isa, x, LIMIT) {
+        let Reduced { quadrant, r, l } = reduce_full(isa, reducible);
+        let result = isa.select_f32(tiny, x, tangent_of(isa, quadrant, r, l));
+        of_finite(isa, x, result)
+    } else {
+        let Reduced { quadrant, r, l } = reduce(isa, reducible);
+        isa.select_f32(tiny, x, tangent_of(isa, quadrant, r, l))
     }
 }
