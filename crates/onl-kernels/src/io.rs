@@ -232,6 +232,23 @@ impl<'a> KernelIo<'a> {
         self.workspace
     }
 
+    /// Memory for all outputs, as [`all_outputs`](Self::all_outputs) gives it, and the scratch memory together.
+    ///
+    /// # Errors
+    /// As [`output`](Self::output).
+    pub fn all_outputs_and_workspace(
+        &mut self,
+        specifications: &[(ElementType, &[usize])],
+    ) -> Result<(SmallVec<[TensorViewMut<'_>; 4]>, &mut [u8]), KernelError> {
+        let outputs = self
+            .outputs
+            .iter_mut()
+            .zip(specifications)
+            .map(|(slot, (element_type, dims))| slot.open(*element_type, dims))
+            .collect::<Result<_, _>>()?;
+        Ok((outputs, self.workspace))
+    }
+
     /// Declares that an output has the elements of an input under another shape; nothing is copied.
     pub fn alias_output(&mut self, index: usize, input: usize, shape: Shape) {
         let planned = self.outputs[index].take_planned();

@@ -2,6 +2,9 @@ use onl_cpu::IsaTier;
 use onl_executor::{Lanes, RegionSpec};
 use onl_snapshot::ParallelConfig;
 
+/// Elements of rows that are not worth dividing.
+pub(crate) const SHORT: usize = 256;
+
 /// How a call is executed: with which lanes, divided how, compiled for which tier. Nothing of it changes a result.
 #[derive(Clone, Copy)]
 pub struct Execution<'run> {
@@ -42,5 +45,13 @@ impl<'run> Execution<'run> {
             path,
             tiles: 0,
         }
+    }
+
+    /// Whether so few and so long rows are divided among lanes themselves: every lane is to find work, and a row
+    /// alone is more than a chunk. Rows of [`SHORT`] elements and fewer never are.
+    pub(crate) fn splits(&self, rows: usize, length: usize) -> bool {
+        let lanes = self.lanes.count();
+        let enough = rows.saturating_mul(length) >= self.config.minimum_elements;
+        lanes > 1 && enough && rows < 2 * lanes && length > self.config.grain_elements.max(SHORT)
     }
 }

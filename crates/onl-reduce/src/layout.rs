@@ -59,6 +59,54 @@ impl Grid {
     }
 }
 
+/// Axes as `(kept, size)`, outermost first; neighbours of one kind are merged and axes of size 1 are dropped.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Pattern {
+    axes: SmallVec<[(bool, usize); 8]>,
+}
+
+impl Pattern {
+    pub(crate) fn new(dims: &[usize], reduce: &[bool]) -> Self {
+        let mut pattern = Pattern::default();
+        for (&size, &reduced) in dims.iter().zip(reduce) {
+            match pattern.axes.last_mut() {
+                _ if size == 1 => {}
+                Some((kept, merged)) if *kept != reduced => *merged *= size,
+                _ => pattern.axes.push((!reduced, size)),
+            }
+        }
+        pattern
+    }
+
+    /// Elements of the innermost axis.
+    pub(crate) fn line(&self) -> usize {
+        self.axes.last().map_or(1, |a| a.1)
+    }
+
+    /// Whether the innermost axis is kept: neighbouring elements then belong to neighbouring rows.
+    pub(crate) fn inner_kept(&self) -> bool {
+        self.axes.last().is_some_and(|a| a.0)
+    }
+
+    /// Row, counted over the kept axes, of the first element of a line.
+    pub(crate) fn row(&self, line: usize) -> usize {
+        let Some(((kept, size), outer)) = self.axes.split_last() else {
+            return 0;
+        };
+        let mut step = if *kept { *size } else { 1 };
+        let mut rest = line;
+        let mut row = 0;
+        for (kept, size) in outer.iter().rev() {
+            if *kept {
+                row += rest % size * step;
+                step *= size;
+            }
+            rest /= size;
+        }
+        row
+    }
+}
+
 /// Kept and reduced axes, merged where they are neighbours; axes of size 1 are dropped.
 #[derive(Debug, Clone)]
 pub(crate) struct Layout {

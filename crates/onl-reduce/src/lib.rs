@@ -15,24 +15,37 @@
 //! of f64. Squares are accumulated by fused multiply-adds. Maximum and minimum are compare-and-select, and a NaN in
 //! the row gives NaN. Integers wrap, and need no order.
 
+mod apply;
+mod arg;
+mod channel;
 mod column;
+mod cumulative;
 mod error;
 mod execution;
 mod integer;
 mod layout;
 mod norm;
 mod operation;
+mod order;
 mod real;
 mod reduce;
 mod row;
 mod softmax;
+mod topk;
 
+pub use arg::{arg_extreme, arg_workspace, hardmax, hardmax_workspace};
+pub use channel::{
+    BatchNorm, GroupNorm, Standardization, Training, batch_norm, batch_norm_workspace, group_norm,
+    group_norm_workspace, lp_normalize, lp_normalize_workspace, standardize, standardize_workspace,
+};
+pub use cumulative::{Cumulation, cumulate, cumulate_workspace};
 pub use error::ReduceError;
 pub use execution::Execution;
 pub use norm::{LayerNorm, layer_norm};
 pub use operation::ReduceKind;
 pub use reduce::{reduce, reduce_workspace};
 pub use softmax::{softmax, softmax_workspace};
+pub use topk::{TopK, top_k, top_k_workspace};
 
 use onl_profiling::{RegionSite, region_site};
 
@@ -49,3 +62,11 @@ pub static INTEGERS: RegionSite = region_site!("reduce.integers");
 pub static SOFTMAX: RegionSite = region_site!("reduce.softmax");
 /// Region of layer and root-mean-square normalization.
 pub static NORMALIZATION: RegionSite = region_site!("reduce.normalization");
+/// Region of batch, group and instance normalization and of those by norm or deviation over any axes.
+pub static CHANNELS: RegionSite = region_site!("reduce.channels");
+/// Region of ArgMax, ArgMin and Hardmax.
+pub static SELECTION: RegionSite = region_site!("reduce.selection");
+/// Region of TopK.
+pub static TOP_K: RegionSite = region_site!("reduce.top_k");
+/// Region of cumulative sums and products.
+pub static CUMULATIVE: RegionSite = region_site!("reduce.cumulative");

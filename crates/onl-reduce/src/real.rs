@@ -20,7 +20,13 @@ pub(crate) trait Real: Numeric<Real = Self> + PartialOrd {
 
     fn from_count(count: usize) -> Self;
     fn from_f32(x: f32) -> Self;
+    fn from_f64(x: f64) -> Self;
     fn narrow(self) -> f32;
+    fn to_f64(self) -> f64;
+    /// Rounded sum.
+    fn plus(self, other: Self) -> Self;
+    /// Rounded product.
+    fn times(self, other: Self) -> Self;
     fn finite(self) -> bool;
     fn lanes<I: Isa>() -> usize;
     fn splat<I: Isa>(isa: I, x: Self) -> Self::V<I>;
@@ -35,6 +41,7 @@ pub(crate) trait Real: Numeric<Real = Self> + PartialOrd {
     fn min<I: Isa>(isa: I, a: Self::V<I>, b: Self::V<I>) -> Self::V<I>;
     fn max<I: Isa>(isa: I, a: Self::V<I>, b: Self::V<I>) -> Self::V<I>;
     fn is_nan<I: Isa>(isa: I, a: Self::V<I>) -> Self::M<I>;
+    fn is_equal<I: Isa>(isa: I, a: Self::V<I>, b: Self::V<I>) -> Self::M<I>;
     fn select<I: Isa>(isa: I, mask: Self::M<I>, a: Self::V<I>, b: Self::V<I>) -> Self::V<I>;
     fn exp<I: Isa>(isa: I, a: Self::V<I>) -> Self::V<I>;
     fn log<I: Isa>(isa: I, a: Self::V<I>) -> Self::V<I>;
@@ -87,7 +94,7 @@ pub(crate) trait Numeric: Element {
 macro_rules! reals {
     ($t:ident, $v:ident, $m:ident, $x64:ident, $lanes:ident, $exp:path, $log:path;
      $($method:ident = $isa_method:ident ($($argument:ident),*);)*
-     [$splat:ident $splat64:ident $is_nan:ident $select:ident
+     [$splat:ident $splat64:ident $is_nan:ident $is_equal:ident $select:ident
       $load:ident $load_partial:ident $store:ident $store_partial:ident]) => {
         impl Real for $t {
             type V<I: Isa> = I::$v;
@@ -102,7 +109,13 @@ macro_rules! reals {
 
             fn from_count(count: usize) -> Self { count as $t }
             fn from_f32(x: f32) -> Self { x as $t }
+            fn from_f64(x: f64) -> Self { x as $t }
             fn narrow(self) -> f32 { self as f32 }
+            fn to_f64(self) -> f64 { f64::from(self) }
+            #[inline(always)]
+            fn plus(self, other: Self) -> Self { self + other }
+            #[inline(always)]
+            fn times(self, other: Self) -> Self { self * other }
             fn finite(self) -> bool { self.is_finite() }
             #[inline(always)]
             fn lanes<I: Isa>() -> usize { I::$lanes }
@@ -116,6 +129,8 @@ macro_rules! reals {
             })*
             #[inline(always)]
             fn is_nan<I: Isa>(isa: I, a: Self::V<I>) -> Self::M<I> { isa.$is_nan(a) }
+            #[inline(always)]
+            fn is_equal<I: Isa>(isa: I, a: Self::V<I>, b: Self::V<I>) -> Self::M<I> { isa.$is_equal(a, b) }
             #[inline(always)]
             fn select<I: Isa>(isa: I, mask: Self::M<I>, a: Self::V<I>, b: Self::V<I>) -> Self::V<I> {
                 isa.$select(mask, a, b)
@@ -151,14 +166,14 @@ reals! {
     f32, F32, M32, F32x64, F32_LANES, math::exp, math::log;
     add = add_f32(a, b); sub = sub_f32(a, b); mul = mul_f32(a, b); div = div_f32(a, b);
     fma = fma_f32(a, b, c); sqrt = sqrt_f32(a); abs = abs_f32(a); min = min_f32(a, b); max = max_f32(a, b);
-    [splat_f32 splat_f32x64 is_nan_f32 select_f32
+    [splat_f32 splat_f32x64 is_nan_f32 eq_f32 select_f32
      load_f32 load_partial_f32 store_f32 store_partial_f32]
 }
 reals! {
     f64, F64, M64, F64x64, F64_LANES, math::double::exp, math::double::log;
     add = add_f64(a, b); sub = sub_f64(a, b); mul = mul_f64(a, b); div = div_f64(a, b);
     fma = fma_f64(a, b, c); sqrt = sqrt_f64(a); abs = abs_f64(a); min = min_f64(a, b); max = max_f64(a, b);
-    [splat_f64 splat_f64x64 is_nan_f64 select_f64
+    [splat_f64 splat_f64x64 is_nan_f64 eq_f64 select_f64
      load_f64 load_partial_f64 store_f64 store_partial_f64]
 }
 
@@ -201,3 +216,20 @@ macro_rules! short_floats {
 }
 short_floats!(f16, load_f16, store_f16, store_partial_f16);
 short_floats!(bf16, load_bf16, store_bf16, store_partial_bf16);
+
+/// Calls a function that is generic over the element type, its first type parameter.
+macro_rules! for_floats {
+    ($element_type:expr, $operation:expr, $function:ident($($argument:expr),*)) => {
+        match $element_type {
+            ElementType::Float32 => $function::<f32>($($argument),*),
+            ElementType::Float64 => $function::<f64>($($argument),*),
+            ElementType::Float16 => $function::<f16>($($argument),*),
+            ElementType::BFloat16 => $function::<bf16>($($argument),*),
+            element_type => Err(ReduceError::ElementType {
+                operation: $operation,
+                element_type,
+            }),
+        }
+    };
+}
+pub(crate) use for_floats;

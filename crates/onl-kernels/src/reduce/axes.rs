@@ -1,7 +1,7 @@
 //! ReduceSum, ReduceMean, ReduceMax, ReduceMin, ReduceProd, ReduceL1, ReduceL2, ReduceSumSquare, ReduceLogSum,
 //! ReduceLogSumExp.
 
-use super::{Division, entry};
+use super::{CALIBRATABLE, Division, TUNABLE, entry};
 use crate::movement::support::{Integers, axis_flags, check_inputs, known_integers};
 use crate::{
     Example, ExampleInput, InferContext, InferError, KernelEntry, KernelError, KernelIo,
@@ -41,9 +41,10 @@ const SELECTION_TYPES: &[ElementType] = &[
 pub(super) fn entries() -> Vec<KernelEntry> {
     let mut entries = Vec::new();
     macro_rules! reductions {
-        ($($op:literal $kind:ident $by_input:literal $types:ident;)*) => {$(
+        ($($op:literal $kind:ident $by_input:literal $types:ident $coverage:ident;)*) => {$(
             let old = KernelEntry {
                 element_types: $types,
+                coverage: $coverage,
                 regions: const { &[&ROWS, &COLUMNS, &INTEGERS] },
                 ..entry(
                     $op,
@@ -63,16 +64,16 @@ pub(super) fn entries() -> Vec<KernelEntry> {
         )*};
     }
     reductions! {
-        "ReduceSum" Sum 13 TYPES;
-        "ReduceMean" Mean 18 TYPES;
-        "ReduceMax" Max 18 SELECTION_TYPES;
-        "ReduceMin" Min 18 SELECTION_TYPES;
-        "ReduceProd" Prod 18 TYPES;
-        "ReduceL1" L1 18 TYPES;
-        "ReduceL2" L2 18 TYPES;
-        "ReduceSumSquare" SumSquare 18 TYPES;
-        "ReduceLogSum" LogSum 18 TYPES;
-        "ReduceLogSumExp" LogSumExp 18 TYPES;
+        "ReduceSum" Sum 13 TYPES CALIBRATABLE;
+        "ReduceMean" Mean 18 TYPES TUNABLE;
+        "ReduceMax" Max 18 SELECTION_TYPES CALIBRATABLE;
+        "ReduceMin" Min 18 SELECTION_TYPES TUNABLE;
+        "ReduceProd" Prod 18 TYPES TUNABLE;
+        "ReduceL1" L1 18 TYPES TUNABLE;
+        "ReduceL2" L2 18 TYPES TUNABLE;
+        "ReduceSumSquare" SumSquare 18 TYPES TUNABLE;
+        "ReduceLogSum" LogSum 18 TYPES TUNABLE;
+        "ReduceLogSumExp" LogSumExp 18 TYPES TUNABLE;
     }
     entries
 }
@@ -216,20 +217,27 @@ fn infer(by_input: i64, context: &mut InferContext<'_>) -> Result<(), InferError
     Ok(())
 }
 
-fn shapes(size: usize) -> [(&'static str, [usize; 2], i64); 3] {
+/// One example for each path, with the axes that it reduces.
+fn shapes(size: usize) -> [(&'static str, Vec<usize>, Vec<i64>); 5] {
     [
-        ("last_axis", [(size / 768).max(1), 768], 1),
-        ("first_axis", [(size / 256).max(1), 256], 0),
-        ("one_row", [1, size], 1),
+        ("last_axis", vec![(size / 768).max(1), 768], vec![1]),
+        ("first_axis", vec![(size / 256).max(1), 256], vec![0]),
+        ("middle_axis", vec![2, (size / 64).max(1), 32], vec![1]),
+        (
+            "outer_and_inner_axes",
+            vec![2, 4, (size / 8).max(1)],
+            vec![0, 2],
+        ),
+        ("one_row", vec![1, size], vec![1]),
     ]
 }
 
 fn examples_by_attribute(element_type: ElementType, size: usize) -> Vec<Example> {
     shapes(size)
         .into_iter()
-        .map(|(name, dims, axis)| {
+        .map(|(name, dims, axes)| {
             Example::new(name, vec![ExampleInput::random(element_type, &dims)])
-                .with_attribute("axes", Attribute::Ints(vec![axis]))
+                .with_attribute("axes", Attribute::Ints(axes))
         })
         .collect()
 }
@@ -237,12 +245,12 @@ fn examples_by_attribute(element_type: ElementType, size: usize) -> Vec<Example>
 fn examples_by_input(element_type: ElementType, size: usize) -> Vec<Example> {
     shapes(size)
         .into_iter()
-        .map(|(name, dims, axis)| {
+        .map(|(name, dims, axes)| {
             Example::new(
                 name,
                 vec![
                     ExampleInput::random(element_type, &dims),
-                    ExampleInput::integers(&[axis]),
+                    ExampleInput::integers(&axes),
                 ],
             )
         })

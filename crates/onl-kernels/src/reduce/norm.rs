@@ -16,6 +16,7 @@ use smallvec::SmallVec;
 pub(super) fn entries() -> Vec<KernelEntry> {
     let layer = KernelEntry {
         regions: const { &[&NORMALIZATION] },
+        coverage: super::CALIBRATABLE,
         ..entry(
             "LayerNormalization",
             (17, i64::MAX),
@@ -54,13 +55,7 @@ fn prepare(
     context: &PrepareContext<'_>,
 ) -> Result<Box<dyn PreparedKernel>, PrepareError> {
     check_inputs(node, 2, if centre { 3 } else { 2 })?;
-    let stash = node.int("stash_type")?.unwrap_or(1);
-    if stash != i64::from(ElementType::Float32.onnx_number()) {
-        return Err(PrepareError::Attribute {
-            attribute: "stash_type",
-            reason: format!("{stash} is not served; statistics are f32 (1)"),
-        });
-    }
+    super::check_stash_type(node)?;
     let outputs = if centre { 3 } else { 1 };
     if node.output_count() > outputs {
         return Err(PrepareError::Arity {

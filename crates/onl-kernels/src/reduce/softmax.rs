@@ -1,6 +1,6 @@
 //! Softmax and LogSoftmax.
 
-use super::{Division, entry};
+use super::{Division, along, entry};
 use crate::infer::same_as_first;
 use crate::movement::support::{axis_of, check_inputs};
 use crate::{
@@ -8,13 +8,14 @@ use crate::{
     PreparedKernel,
 };
 use onl_executor::Lanes;
-use onl_ir::NodeView;
-use onl_reduce::{COLUMNS, SOFTMAX, softmax, softmax_workspace};
+use onl_ir::{Attribute, NodeView};
+use onl_reduce::{COLUMNS, ROWS, SOFTMAX, softmax, softmax_workspace};
 use onl_tensor::ElementType;
 
 pub(super) fn entries() -> Vec<KernelEntry> {
     let softmax = KernelEntry {
-        regions: const { &[&SOFTMAX, &COLUMNS] },
+        regions: const { &[&SOFTMAX, &ROWS, &COLUMNS] },
+        coverage: super::CALIBRATABLE,
         ..entry(
             "Softmax",
             (1, i64::MAX),
@@ -57,33 +58,27 @@ fn prepare(
     }))
 }
 
-impl Softmax {
-    /// Outer rows, elements of a row, and their distance.
-    fn rows(&self, dims: &[usize]) -> Result<[usize; 3], KernelError> {
-        let product = |dims: &[usize]| dims.iter().product::<usize>();
-        if dims.is_empty() {
-            // A scalar is a row of one element.
-            return Ok([1, 1, 1]);
-        }
-        if self.coerced && self.axis == dims.len() as i64 {
-            return Ok([product(dims), 1, 1]);
-        }
-        let axis = axis_of(self.axis, dims.len())?;
-        if self.coerced {
-            return Ok([product(&dims[..axis]), product(&dims[axis..]), 1]);
-        }
-        Ok([
-            product(&dims[..axis]),
-            dims[axis],
-            product(&dims[axis + 1..]),
-        ])
+/// Outer rows, elements of a row, and their distance.
+pub(super) fn rows(dims: &[usize], axis: i64, coerced: bool) -> Result<[usize; 3], KernelError> {
+    let product = |dims: &[usize]| dims.iter().product::<usize>();
+    if dims.is_empty() {
+        // A scalar is a row of one element.
+        return Ok([1, 1, 1]);
     }
+    if coerced && axis == dims.len() as i64 {
+        return Ok([product(dims), 1, 1]);
+    }
+    if coerced {
+        let axis = axis_of(axis, dims.len())?;
+        return Ok([product(&dims[..axis]), product(&dims[axis..]), 1]);
+    }
+    along(dims, axis)
 }
 
 impl PreparedKernel for Softmax {
     fn workspace(&self, input_dims: &[&[usize]], _: usize) -> usize {
         let dims = input_dims.first().copied().unwrap_or(&[]);
-        match self.rows(dims) {
+        match rows(dims, self.axis, self.coerced) {
             Ok([outer, length, inner]) => {
                 softmax_workspace(self.element_type, outer, length, inner)
             }
@@ -93,7 +88,7 @@ impl PreparedKernel for Softmax {
 
     fn run(&self, io: &mut KernelIo<'_>, lanes: Lanes<'_>) -> Result<(), KernelError> {
         let input = io.input(0)?;
-        let rows = self.rows(input.dims())?;
+        let rows = rows(input.dims(), self.axis, self.coerced)?;
         let execution = self.division.execution(input.len(), lanes);
         let (mut output, workspace) =
             io.output_and_workspace(0, input.element_type(), input.dims())?;
@@ -108,7 +103,7 @@ impl PreparedKernel for Softmax {
     }
 }
 
-fn examples(element_type: ElementType, size: usize) -> Vec<Example> {
+pub(super) fn examples(element_type: ElementType, size: usize) -> Vec<Example> {
     vec![
         Example::new(
             "attention",
@@ -124,5 +119,17 @@ fn examples(element_type: ElementType, size: usize) -> Vec<Example> {
                 &[(size / 1000).max(1), 1000],
             )],
         ),
+        Example::new(
+            "one_row",
+            vec![ExampleInput::random(element_type, &[1, size])],
+        ),
+        Example::new(
+            "first_axis",
+            vec![ExampleInput::random(
+                element_type,
+                &[(size / 64).max(1), 64],
+            )],
+        )
+        .with_attribute("axis", Attribute::Int(0)),
     ]
 }
