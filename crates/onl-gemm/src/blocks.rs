@@ -1,6 +1,7 @@
 //! Loops around register tiles.
 
 use crate::constant::element_bytes;
+use crate::element::Rows;
 use crate::pack::{HalfPanels, Source, Strided, pack_rows, pack_sliver};
 use crate::plan::{AForm, Place};
 use crate::tile::{Finish, Kernels, Tile, TileKernel};
@@ -11,7 +12,7 @@ use crate::{
 use std::ops::Range;
 
 /// Columns of an addend that are widened at a time.
-const WIDENED_COLUMNS: usize = 256;
+const WIDENED_COLUMNS: usize = 128;
 
 /// The parts of a product: what plan, operands and memory say, with a single column turned into a single row.
 pub(crate) struct Blocks<'a, S: Storage> {
@@ -24,7 +25,10 @@ pub(crate) struct Blocks<'a, S: Storage> {
     b: Factor<'a, S>,
     batch: Batch<'a>,
     epilogue: Epilogue<'a, S>,
+    /// Whether anything is left to do with complete sums.
     finishes: bool,
+    /// Whether they are scaled or added to.
+    scales: bool,
     output: *mut S,
     row_stride: usize,
     batch_stride: usize,
@@ -96,6 +100,7 @@ impl<'a, S: Storage> Blocks<'a, S> {
             batch: problem.batch,
             epilogue: *epilogue,
             finishes: !S::NATIVE || !epilogue.changes_nothing(),
+            scales: epilogue.alpha != 1.0 || epilogue.c.is_some() || epilogue.residual.is_some(),
             output: output.elements.as_mut_ptr(),
             row_stride: output.row_stride,
             batch_stride: output.batch_stride,
@@ -290,6 +295,7 @@ impl<'a, S: Storage> Blocks<'a, S> {
                             rows.len(),
                             ks.len(),
                             sliver,
+                            self.kernels,
                         );
                     }
                 }
@@ -306,8 +312,7 @@ impl<'a, S: Storage> Blocks<'a, S> {
         }
     }
 
-    /// B in memory. When a cache holds it, tiles are outside and panels inside, and rows of B are read in long runs;
-    /// else panels are outside, so that B comes from memory once.
+    /// B in memory.
     ///
     /// # Safety
     /// As [`units`](Self::units); the slice is ready.
@@ -368,23 +373,12 @@ impl<'a, S: Storage> Blocks<'a, S> {
             unsafe { self.tile(run, slice, rows, panel, kernel) };
         };
         let mut column = run.columns.start;
-        if self.plan.panels_outside {
-            while column < run.columns.end {
-                let panel = panel_at(column);
-                for tile in run.tiles.clone() {
-                    tile_at(tile, &panel);
-                }
-                column += panel.columns;
-            }
-            return;
-        }
-        for tile in run.tiles.clone() {
-            column = run.columns.start;
-            while column < run.columns.end {
-                let panel = panel_at(column);
+        while column < run.columns.end {
+            let panel = panel_at(column);
+            for tile in run.tiles.clone() {
                 tile_at(tile, &panel);
-                column += panel.columns;
             }
+            column += panel.columns;
         }
     }
 
@@ -625,10 +619,10 @@ impl<'a, S: Storage> Blocks<'a, S> {
         sums: *mut S::Compute,
         stride: usize,
     ) {
-        if S::NATIVE {
+        if self.scales && S::NATIVE {
             // SAFETY: handed on from the caller; storage is the type of accumulation.
             unsafe { self.finish_part(run, rows.clone(), columns.clone(), sums, stride) };
-        } else {
+        } else if self.scales {
             for (index, row) in rows.clone().enumerate() {
                 for start in columns.clone().step_by(WIDENED_COLUMNS) {
                     let part = start..(start + WIDENED_COLUMNS).min(columns.end);
@@ -638,27 +632,28 @@ impl<'a, S: Storage> Blocks<'a, S> {
                 }
             }
         }
-        for (index, row) in rows.enumerate() {
-            // SAFETY: the row's columns belong to this unit, in the sums as in the output.
-            unsafe {
-                let sums = std::slice::from_raw_parts_mut(
-                    sums.wrapping_add(index * stride),
-                    columns.len(),
-                );
-                if self.epilogue.activation != Activation::Identity {
-                    S::Compute::activate(self.plan.tier, self.epilogue.activation, sums);
-                }
-                if !S::NATIVE {
-                    let target = run
-                        .output
-                        .wrapping_add(row * self.row_stride + columns.start);
-                    S::narrow_slice(
-                        self.plan.tier,
-                        sums,
-                        std::slice::from_raw_parts_mut(target, columns.len()),
-                    );
-                }
+        if self.epilogue.activation != Activation::Identity {
+            for index in 0..rows.len() {
+                let row = sums.wrapping_add(index * stride);
+                // SAFETY: the row's columns belong to this unit.
+                let row = unsafe { std::slice::from_raw_parts_mut(row, columns.len()) };
+                S::Compute::activate(self.plan.tier, self.epilogue.activation, row);
             }
+        }
+        if !S::NATIVE {
+            let target = run
+                .output
+                .wrapping_add(rows.start * self.row_stride + columns.start);
+            // SAFETY: sums and output are two memories; the output's rows and columns belong to this unit.
+            let rows = unsafe {
+                Rows::new(
+                    (sums.cast_const(), stride),
+                    (target, self.row_stride),
+                    rows.len(),
+                    columns.len(),
+                )
+            };
+            S::narrow_rows(self.plan.tier, rows);
         }
     }
 
@@ -681,8 +676,7 @@ impl<'a, S: Storage> Blocks<'a, S> {
             residual,
             ..
         } = &self.epilogue;
-        let mut buffers = [[S::Compute::ZERO; WIDENED_COLUMNS]; 2];
-        let [for_addend, for_residual] = &mut buffers;
+        let (mut for_addend, mut for_residual);
         let widened = |first: usize, elements: &[S], count: usize, buffer: &mut [S::Compute]| {
             let elements = &elements[first..];
             if S::NATIVE {
@@ -712,14 +706,16 @@ impl<'a, S: Storage> Blocks<'a, S> {
             } else {
                 columns.len()
             };
-            finish.addend = widened(first, c.elements, count, for_addend);
+            for_addend = [S::Compute::ZERO; WIDENED_COLUMNS];
+            finish.addend = widened(first, c.elements, count, &mut for_addend);
             (finish.addend_row, finish.addend_column) = (c.row_stride, c.column_stride);
         }
         if let Some(residual) = residual {
             let first = run.entry * residual.batch_stride
                 + rows.start * residual.row_stride
                 + columns.start;
-            finish.residual = widened(first, residual.elements, columns.len(), for_residual);
+            for_residual = [S::Compute::ZERO; WIDENED_COLUMNS];
+            finish.residual = widened(first, residual.elements, columns.len(), &mut for_residual);
             finish.residual_row = residual.row_stride;
         }
         // SAFETY: the processor has the tier's features; `check` found that addend and residual cover the result.

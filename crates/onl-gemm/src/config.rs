@@ -16,7 +16,7 @@ const BLOCKS_PER_PACKED_B: &str = "algorithm.blocks_per_packed_b";
 const WIDEN_M_LIMIT: &str = "algorithm.widen_m_limit";
 
 /// Whether B is packed at a call. A constant B is always packed, at preparation; a B whose rows are not contiguous,
-/// or of a 16-bit type, is always packed at the call.
+/// or of a 16-bit type, is always packed at the call, but for a single row of A whose B has contiguous columns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PathChoice {
     /// By `pack_b_minimum_elements` and `skinny_m_limit`.
@@ -149,7 +149,7 @@ const OF_NATIVE: [Parameter; 4] = [
     },
     integer(
         PACK_B_MINIMUM_ELEMENTS,
-        65_536,
+        1_024,
         0,
         1 << 50,
         "elements",
@@ -157,7 +157,7 @@ const OF_NATIVE: [Parameter; 4] = [
     ),
     integer(
         SKINNY_M_LIMIT,
-        16,
+        12,
         0,
         1 << 20,
         "rows",
@@ -165,7 +165,7 @@ const OF_NATIVE: [Parameter; 4] = [
     ),
     integer(
         BLOCKS_PER_PACKED_B,
-        2,
+        4,
         1,
         64,
         "blocks",
@@ -284,11 +284,11 @@ impl GemmConfig {
             row("low_blocks", &[(TILE_M, 72)]),
             row("narrow_runs", &[(TILE_N, 256)]),
             row("wide_runs", &[(TILE_N, 4_096)]),
+            row("pack_for_few_rows", &[(SKINNY_M_LIMIT, 4)]),
             row(
-                "pack_small_b",
-                &[(PACK_B_MINIMUM_ELEMENTS, 4_096), (SKINNY_M_LIMIT, 4)],
+                "pack_large_b_only",
+                &[(PACK_B_MINIMUM_ELEMENTS, 1 << 16), (SKINNY_M_LIMIT, 16)],
             ),
-            row("pack_large_b_only", &[(PACK_B_MINIMUM_ELEMENTS, 1 << 18)]),
             row("packed_b_for_one_block", &[(BLOCKS_PER_PACKED_B, 1)]),
             row("widen_few_rows", &[(WIDEN_M_LIMIT, 24)]),
             row("widen_many_rows", &[(WIDEN_M_LIMIT, 256)]),

@@ -30,8 +30,8 @@ pub trait Compute: Storage<Compute = Self> {
     fn add(self, addend: Self) -> Self;
     /// Bits, for comparisons that tell zeros and NaNs apart.
     fn bits(self) -> u64;
-    /// Applies an activation to a row in place, by the body of a tier that the processor runs.
-    fn activate(tier: IsaTier, activation: Activation, row: &mut [Self]);
+    /// Applies an activation in place, by the body of a tier that the processor runs.
+    fn activate(tier: IsaTier, activation: Activation, elements: &mut [Self]);
     #[doc(hidden)]
     #[allow(private_interfaces)]
     fn kernels(tier: IsaTier) -> &'static Kernels<Self>;
@@ -63,8 +63,8 @@ macro_rules! compute {
             fn bits(self) -> u64 {
                 self.to_bits().into()
             }
-            fn activate(tier: IsaTier, activation: Activation, row: &mut [Self]) {
-                $activate(tier, activation, row);
+            fn activate(tier: IsaTier, activation: Activation, elements: &mut [Self]) {
+                $activate(tier, activation, elements);
             }
             #[allow(private_interfaces)]
             fn kernels(tier: IsaTier) -> &'static Kernels<Self> {
@@ -87,6 +87,14 @@ macro_rules! compute {
             #[inline(always)]
             fn widen_slice(_: IsaTier, source: &[Self], target: &mut [$t]) {
                 target.copy_from_slice(source);
+            }
+            #[allow(private_interfaces)]
+            fn narrow_rows(_: IsaTier, rows: Rows<$t, Self>) {
+                for row in 0..rows.rows {
+                    // SAFETY: one row at a time.
+                    let (source, target) = unsafe { rows.row(row) };
+                    target.copy_from_slice(source);
+                }
             }
             #[inline(always)]
             fn narrow_slice(_: IsaTier, source: &[$t], target: &mut [Self]) {
@@ -122,6 +130,58 @@ pub trait Storage: Element + sealed::Sealed {
     fn widen_slice(tier: IsaTier, source: &[Self], target: &mut [Self::Compute]);
     /// Rounds to nearest even; slices of equal length, by the body of a tier that the processor runs.
     fn narrow_slice(tier: IsaTier, source: &[Self::Compute], target: &mut [Self]);
+    #[doc(hidden)]
+    #[allow(private_interfaces)]
+    fn narrow_rows(tier: IsaTier, rows: Rows<Self::Compute, Self>);
+}
+
+/// Rows of equal length, to be converted.
+pub(crate) struct Rows<T, S> {
+    source: *const T,
+    source_stride: usize,
+    target: *mut S,
+    target_stride: usize,
+    rows: usize,
+    columns: usize,
+}
+
+impl<T, S> Rows<T, S> {
+    /// Rows that begin at these pointers, as many elements apart as the strides say.
+    ///
+    /// # Safety
+    /// While this lives, the source is valid for reading and the target for writing all rows; rows of the target
+    /// overlap neither each other nor the source, and nobody else accesses them.
+    pub unsafe fn new(
+        (source, source_stride): (*const T, usize),
+        (target, target_stride): (*mut S, usize),
+        rows: usize,
+        columns: usize,
+    ) -> Self {
+        Rows {
+            source,
+            source_stride,
+            target,
+            target_stride,
+            rows,
+            columns,
+        }
+    }
+
+    /// # Safety
+    /// `row` is below the number of rows; no other reference to its target lives.
+    #[inline(always)]
+    unsafe fn row<'a>(&self, row: usize) -> (&'a [T], &'a mut [S]) {
+        // SAFETY: promised to `new`.
+        unsafe {
+            (
+                std::slice::from_raw_parts(self.source.add(row * self.source_stride), self.columns),
+                std::slice::from_raw_parts_mut(
+                    self.target.add(row * self.target_stride),
+                    self.columns,
+                ),
+            )
+        }
+    }
 }
 
 /// Conversions of slices by vectors, and the type that is stored with them.
@@ -151,11 +211,9 @@ macro_rules! half_storage {
 
         struct $narrow<'a>(&'a [f32], &'a mut [$t]);
 
-        impl SimdOp for $narrow<'_> {
-            type Output = ();
-
+        impl $narrow<'_> {
             #[inline(always)]
-            fn eval<I: Isa>(self, isa: I) {
+            fn row<I: Isa>(self, isa: I) {
                 let mut sources = self.0.chunks_exact(I::F32_LANES);
                 let mut targets = self.1.chunks_exact_mut(I::F32_LANES);
                 for (source, target) in (&mut sources).zip(&mut targets) {
@@ -164,6 +222,28 @@ macro_rules! half_storage {
                 let (source, target) = (sources.remainder(), targets.into_remainder());
                 if !source.is_empty() {
                     isa.$store_partial(isa.load_partial_f32(source, 0.0), target);
+                }
+            }
+        }
+
+        impl SimdOp for $narrow<'_> {
+            type Output = ();
+
+            #[inline(always)]
+            fn eval<I: Isa>(self, isa: I) {
+                self.row(isa);
+            }
+        }
+
+        impl SimdOp for Rows<f32, $t> {
+            type Output = ();
+
+            #[inline(always)]
+            fn eval<I: Isa>(self, isa: I) {
+                for row in 0..self.rows {
+                    // SAFETY: one row at a time.
+                    let (source, target) = unsafe { self.row(row) };
+                    $narrow(source, target).row(isa);
                 }
             }
         }
@@ -185,6 +265,10 @@ macro_rules! half_storage {
             }
             fn narrow_slice(tier: IsaTier, source: &[f32], target: &mut [Self]) {
                 dispatch(tier, $narrow(source, target));
+            }
+            #[allow(private_interfaces)]
+            fn narrow_rows(tier: IsaTier, rows: Rows<f32, Self>) {
+                dispatch(tier, rows);
             }
         }
     };

@@ -19,10 +19,10 @@
 //! # Structure
 //! A [`Plan`] divides the output into units of (batch entry, group of rows, panel of columns), numbered with the panels
 //! innermost; a chunk of a region is a range of units. Within a group of rows, slices of k come first, then panels of
-//! B, then register tiles, so that a panel is used by all tiles while the cache holds it; small products whose B is
-//! read in place exchange panels and tiles. Rows are cut into tiles whose heights differ by at most one. Register
-//! tiles read A in place, or from a copy where it is transposed, of a 16-bit type, or where the tier has too few
-//! registers for addresses of rows. A B that is not constant is packed by the first tile that reads it.
+//! B, then register tiles, so that a panel is used by all tiles while the cache holds it. Rows are cut into tiles whose
+//! heights differ by at most one. Register tiles read A in place, or from a copy where it is transposed, of a 16-bit
+//! type, or where the tier has too few registers for addresses of rows. A B that is not constant is packed by the
+//! first tile that reads it; for few rows, or when it is tiny, it is read in place.
 
 mod activation;
 mod blocks;

@@ -275,7 +275,8 @@ pub(crate) unsafe fn pack_rows<S: Storage>(
 /// Copies `rows` rows of `depth` elements of A into a sliver `[k][rows]`.
 ///
 /// # Safety
-/// `a` is valid for reading the rows at these strides, `target` for writing the sliver.
+/// The processor has the features of the kernels' tier; `a` is valid for reading the rows at these strides, `target`
+/// for writing the sliver and a vector beyond it.
 pub(crate) unsafe fn pack_sliver<S: Storage>(
     a: *const S,
     row_stride: usize,
@@ -283,7 +284,13 @@ pub(crate) unsafe fn pack_sliver<S: Storage>(
     rows: usize,
     depth: usize,
     target: *mut S::Compute,
+    kernels: &Kernels<S::Compute>,
 ) {
+    if S::NATIVE && column_stride == 1 {
+        // SAFETY: handed on from the caller; storage is the type of accumulation.
+        unsafe { (kernels.pack_sliver)(a.cast(), row_stride, rows, depth, target) };
+        return;
+    }
     for k in 0..depth {
         for row in 0..rows {
             // SAFETY: the element lies inside A and target.

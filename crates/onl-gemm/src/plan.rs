@@ -68,7 +68,7 @@ pub(crate) enum AForm {
 }
 
 /// Panels from which a copy of A into slivers pays.
-const SLIVER_PANELS: usize = 4;
+const SLIVER_PANELS: usize = 16;
 /// Steps of k in a slice of a B that is transposed while it is packed for few rows: the panel stays in the
 /// first-level cache.
 const TRANSPOSED_SLICE: usize = 128;
@@ -92,8 +92,6 @@ pub struct Plan {
     /// Panels between two visits to the output when k has several slices.
     pub(crate) panels_per_run: usize,
     pub(crate) rows: Cut,
-    /// Whether all tiles of a panel of rows in place come before the next panel.
-    pub(crate) panels_outside: bool,
     /// Groups of register tiles.
     pub(crate) groups: Cut,
     pub(crate) scratch: Scratch,
@@ -268,7 +266,6 @@ impl Plan {
             panels,
             panels_per_run,
             rows,
-            panels_outside: k.saturating_mul(n) >= config.pack_b_minimum_elements,
             groups,
             scratch,
             parallel: Parallel {
@@ -423,7 +420,8 @@ impl Scratch {
         let a = match a_form {
             AForm::InPlace => 0,
             AForm::Rows => group_rows.saturating_mul(scratch.a_stride),
-            AForm::Slivers => group_rows.saturating_mul(slice),
+            // A line more: copies of slivers write a vector beyond their end.
+            AForm::Slivers => group_rows.saturating_mul(slice).saturating_add(line),
         };
         let b = match place {
             Place::Constant | Place::Halves | Place::Vector | Place::Columns => 0,

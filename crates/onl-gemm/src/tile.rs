@@ -33,6 +33,7 @@ pub(crate) mod form {
     /// Panels of bf16 whose 32-bit words hold column `c` of the first vector low and of the second vector high.
     pub const BF16: u8 = 5;
     /// Rows of bf16 in order; no tiles read it.
+    #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
     pub const PLAIN_BF16: u8 = 6;
 }
 
@@ -132,6 +133,13 @@ pub(crate) struct Kernels<T: 'static> {
     /// # Safety
     /// The processor has the tier's features; source and target are valid for such a square and do not overlap.
     pub transpose: unsafe fn(*const T, usize, *mut T, usize),
+    /// Copies rows of A into a sliver `[k][rows]`. Arguments: the first element of A, elements between its rows, rows,
+    /// steps of k, the sliver.
+    ///
+    /// # Safety
+    /// The processor has the tier's features; A is valid for reading that many rows and steps, the target for writing
+    /// the sliver and a vector beyond it.
+    pub pack_sliver: unsafe fn(*const T, usize, usize, usize, *mut T),
     /// Continues the chains of one output row. Arguments: the
     /// elements of A, their stride, steps of k, B, its row stride, the row of chains.
     ///

@@ -249,6 +249,44 @@ macro_rules! register_tile {
             }
 
             $(#[target_feature(enable = $feature)])?
+            pub(super) unsafe fn pack_sliver(
+                a: *const $t, row_stride: usize, rows: usize, depth: usize, target: *mut $t,
+            ) {
+                const LANES: usize = $lanes;
+                const GROUPS: usize = 2;
+                let mut k = 0;
+                while k + LANES <= depth && rows <= GROUPS * LANES {
+                    let mut columns = [[$zero; LANES]; GROUPS];
+                    let groups = rows.div_ceil(LANES);
+                    for (group, columns) in columns[..groups].iter_mut().enumerate() {
+                        for (i, row) in columns.iter_mut().enumerate() {
+                            let row_index = (group * LANES + i).min(rows - 1);
+                            // SAFETY: A has this row and the steps.
+                            *row = unsafe { $load(a.wrapping_add(row_index * row_stride + k)) };
+                        }
+                        *columns = $turn(*columns);
+                    }
+                    // What a store writes beyond the rows, later ones overwrite.
+                    for step in 0..LANES {
+                        for (group, columns) in columns[..groups].iter().enumerate() {
+                            let slot = target.wrapping_add((k + step) * rows + group * LANES);
+                            // SAFETY: the target has room for the sliver and a vector.
+                            unsafe { $store(slot, columns[step]) };
+                        }
+                    }
+                    k += LANES;
+                }
+                for k in k..depth {
+                    for row in 0..rows {
+                        // SAFETY: as above.
+                        unsafe {
+                            *target.wrapping_add(k * rows + row) = *a.wrapping_add(row * row_stride + k);
+                        }
+                    }
+                }
+            }
+
+            $(#[target_feature(enable = $feature)])?
             pub(super) unsafe fn continue_columns(
                 a: *const $t, a_stride: usize, depth: usize, b: *const $t, b_stride: usize, chains: &mut [$t],
             ) {
@@ -346,6 +384,7 @@ macro_rules! register_tile {
                 ),
                 copy_panel: $module::copy_panel,
                 transpose: $module::transpose,
+                pack_sliver: $module::pack_sliver,
                 continue_row: $module::continue_row,
                 continue_columns: $module::continue_columns,
                 finish: $module::finish,
