@@ -731,15 +731,15 @@ impl<'a, S: Storage> Blocks<'a, S> {
             unreachable!("a packed operand has a path of its own");
         };
         let columns = run.columns.clone();
-        let b_first = b
+        let b_first_element = b
             .elements
             .as_ptr()
-            .wrapping_add(run.b_matrix * b.batch_stride + columns.start * b.column_stride)
-            .cast::<S::Compute>();
+            .wrapping_add(run.b_matrix * b.batch_stride + columns.start * b.column_stride);
+        let b_first = b_first_element.cast::<S::Compute>();
         let a = run.a.cast::<S::Compute>();
         let a_stride = self.a.column_stride;
-        // SAFETY: storage is the type of accumulation on this path; the columns belong to this unit, the scratch has
-        // room for them when k has more than one block.
+        // SAFETY: sums are in the output, or in scratch where types differ; the columns belong to this unit, the scratch
+        // has room for them when k has more than one block.
         let (sums, partial) = unsafe {
             (
                 std::slice::from_raw_parts_mut(run.sums.start, columns.len()),
@@ -764,7 +764,24 @@ impl<'a, S: Storage> Blocks<'a, S> {
             };
             // SAFETY: A and B cover these steps and columns; the processor has the tier's features.
             unsafe {
-                if self.plan.place == Place::Vector {
+                if let (Some(halves), Some(form)) = (self.kernels.halves, S::HALF) {
+                    let source = run.a.wrapping_add(start * a_stride);
+                    let widened = run.scratch;
+                    pack_rows(
+                        source,
+                        depth,
+                        a_stride,
+                        1,
+                        depth,
+                        widened,
+                        depth,
+                        self.kernels,
+                    );
+                    let b_rows = b_first_element
+                        .wrapping_add(start * b.row_stride)
+                        .cast::<u16>();
+                    (halves[form].continue_row)(widened, depth, b_rows, b.row_stride, chains);
+                } else if self.plan.place == Place::Vector {
                     (self.kernels.continue_row)(a, a_stride, depth, b_rows, b.row_stride, chains);
                 } else {
                     let lanes = self.kernels.lanes;

@@ -199,7 +199,9 @@ impl Plan {
         let transposed = place == Place::Packed
             && m <= TRANSPOSED_SLICE_ROWS
             && matches!(inner_b, BForm::Strided { column_stride, .. } if column_stride != 1);
-        let slice = if transposed {
+        let slice = if place.is_row() {
+            BLOCK
+        } else if transposed {
             TRANSPOSED_SLICE
         } else {
             config.tile_k
@@ -342,16 +344,25 @@ fn choose_place<S: Storage>(
         BForm::Constant => return (Place::Constant, "packed_constant"),
         BForm::Strided { column_stride, .. } => S::NATIVE && column_stride == 1,
     };
+    let row = m == 1
+        && matches!(
+            b,
+            BForm::Strided {
+                column_stride: 1,
+                ..
+            }
+        )
+        && (S::NATIVE || keeps_halves::<S>(tier));
     let columns = S::NATIVE && m == 1 && matches!(b, BForm::Strided { row_stride: 1, .. });
     let skinny = m <= config.skinny_m_limit;
     match config.path {
         PathChoice::Unpacked if columns && !in_place => (Place::Columns, "vector"),
         PathChoice::Auto if columns && !in_place && skinny => (Place::Columns, "vector"),
+        PathChoice::Unpacked if row => (Place::Vector, "vector"),
+        PathChoice::Auto if row && skinny => (Place::Vector, "vector"),
         _ if !in_place => (Place::Packed, "packed"),
         PathChoice::Packed => (Place::Packed, "packed"),
-        PathChoice::Unpacked if m == 1 => (Place::Vector, "vector"),
         PathChoice::Unpacked => (Place::InPlace, "unpacked"),
-        PathChoice::Auto if skinny && m == 1 => (Place::Vector, "vector"),
         PathChoice::Auto if skinny => (Place::InPlace, "skinny"),
         PathChoice::Auto if k.saturating_mul(n) < config.pack_b_minimum_elements => {
             (Place::InPlace, "small")
@@ -380,7 +391,7 @@ fn choose_a_form<S: Storage>(
 ) -> AForm {
     let in_place = S::NATIVE && a_strides.1 == 1;
     let panelled = matches!(place, Place::Constant | Place::Packed);
-    if place.is_row() {
+    if place.is_row() && S::NATIVE {
         AForm::InPlace
     } else if panelled
         && !kernels.sliver.is_empty()
@@ -408,7 +419,7 @@ impl Scratch {
     ) -> Scratch {
         let line = 64 / size_of::<S::Compute>();
         let whole = |elements: usize| elements.next_multiple_of(line);
-        let tile_sums = !S::NATIVE && slice >= k;
+        let tile_sums = !S::NATIVE && slice >= k && !place.is_row();
         // A register tile of several panels has up to four.
         let widest = if tile_sums { 4 * width } else { run_columns };
         let mut scratch = Scratch {

@@ -99,6 +99,12 @@ pub(crate) struct Halves<T: 'static> {
     pub widen_panel: unsafe fn(*const u16, usize, usize, *mut T),
     /// As `widen_panel`, of rows whose columns are in order.
     pub widen_rows: unsafe fn(*const u16, usize, usize, *mut T),
+    /// As [`Kernels::continue_row`], with adjacent elements of A, over rows of B whose columns are in order. Arguments:
+    /// A, steps of k, B, its row stride, the chains.
+    ///
+    /// # Safety
+    /// The processor has the tier's features; A and B are valid for reading that many elements and rows.
+    pub continue_row: unsafe fn(*const T, usize, *const u16, usize, &mut [T]),
 }
 
 /// The compiled bodies of one tier for one element type.

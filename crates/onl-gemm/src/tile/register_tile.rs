@@ -350,7 +350,7 @@ macro_rules! register_tile {
             }
 
             crate::tile::register_tile::widen_panel!(
-                $halves, $({ $feature },)? $t, $lanes, $store, $widen_f16, $widen_bf16, $widen_plain
+                $halves, $({ $feature },)? $t, $lanes, $splat, $load, $store, $fma, $widen_f16, $widen_bf16, $widen_plain
             );
         }
 
@@ -397,8 +397,8 @@ macro_rules! register_tile {
 macro_rules! widen_panel {
     (no, $($rest:tt)*) => {};
     (
-        yes, $({ $feature:literal },)? $t:ty, $lanes:expr, $store:expr, $widen_f16:expr, $widen_bf16:expr,
-        $widen_plain:expr
+        yes, $({ $feature:literal },)? $t:ty, $lanes:expr, $splat:expr, $load:expr, $store:expr, $fma:expr,
+        $widen_f16:expr, $widen_bf16:expr, $widen_plain:expr
     ) => {
         $(#[target_feature(enable = $feature)])?
         pub(super) unsafe fn widen_panel<const FORM: u8>(
@@ -416,6 +416,58 @@ macro_rules! widen_panel {
                     };
                     for v in 0..VECTORS {
                         $store(target.wrapping_add(k * COLUMNS + v * $lanes), pair[v]);
+                    }
+                }
+            }
+        }
+
+        $(#[target_feature(enable = $feature)])?
+        pub(super) unsafe fn continue_row_halves<const FORM: u8>(
+            a: *const $t, depth: usize, b: *const u16, b_stride: usize, row: &mut [$t],
+        ) {
+            const COLUMNS: usize = VECTORS * $lanes;
+            const ROWS_PER_PASS: usize = 8;
+            let columns = row.len();
+            let whole = columns - columns % COLUMNS;
+            for k in (0..depth).step_by(ROWS_PER_PASS) {
+                let rows = ROWS_PER_PASS.min(depth - k);
+                let mut x = [$splat(0.0); ROWS_PER_PASS];
+                for (step, x) in x[..rows].iter_mut().enumerate() {
+                    // SAFETY: A has `depth` elements.
+                    *x = $splat(unsafe { *a.wrapping_add(k + step) });
+                }
+                // SAFETY: where columns are whole, B and the row have all of them; the last are read into buffers.
+                unsafe {
+                    for column in (0..whole).step_by(COLUMNS) {
+                        let chains = row.as_mut_ptr().wrapping_add(column);
+                        let mut sums = [$load(chains.cast_const()), $load(chains.wrapping_add($lanes).cast_const())];
+                        for (step, &x) in x[..rows].iter().enumerate() {
+                            let words = b.wrapping_add((k + step) * b_stride + column);
+                            let pair = if FORM == form::F16 { $widen_f16(words) } else { $widen_plain(words) };
+                            for v in 0..VECTORS {
+                                sums[v] = $fma(x, pair[v], sums[v]);
+                            }
+                        }
+                        $store(chains, sums[0]);
+                        $store(chains.wrapping_add($lanes), sums[1]);
+                    }
+                    if whole < columns {
+                        let rest = &mut row[whole..];
+                        let (mut chains, mut words) = ([0.0; COLUMNS], [0u16; COLUMNS]);
+                        chains[..rest.len()].copy_from_slice(rest);
+                        let mut sums = [$load(chains.as_ptr()), $load(chains[$lanes..].as_ptr())];
+                        for (step, &x) in x[..rows].iter().enumerate() {
+                            let source = b.wrapping_add((k + step) * b_stride + whole);
+                            std::ptr::copy_nonoverlapping(source, words.as_mut_ptr(), rest.len());
+                            let words = words.as_ptr();
+                            let pair = if FORM == form::F16 { $widen_f16(words) } else { $widen_plain(words) };
+                            for v in 0..VECTORS {
+                                sums[v] = $fma(x, pair[v], sums[v]);
+                            }
+                        }
+                        $store(chains.as_mut_ptr(), sums[0]);
+                        $store(chains[$lanes..].as_mut_ptr(), sums[1]);
+                        rest.copy_from_slice(&chains[..rest.len()]);
                     }
                 }
             }
@@ -447,6 +499,7 @@ macro_rules! halves {
             )),*],
             widen_panel: $module::widen_panel::<{ form::$form }>,
             widen_rows: $module::widen_panel::<{ form::$plain }>,
+            continue_row: $module::continue_row_halves::<{ form::$plain }>,
         }
     };
 }
