@@ -1,5 +1,6 @@
 //! Development tasks of the workspace. `cargo xtask TASK`; nothing here links a crate of the workspace.
 
+mod accuracy;
 mod arm64;
 mod cases;
 mod fuzz;
@@ -28,6 +29,8 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Task {
+    /// Measure the errors of the elementary functions and write their page.
+    Accuracy(accuracy::AccuracyArguments),
     /// Check that the table of tuning cases is complete and the tests that it names exist.
     CheckCases,
     /// Compare the dependencies of all crates with the table of layers.
@@ -59,6 +62,7 @@ enum Task {
 
 fn main() -> ExitCode {
     let result = match Arguments::parse().task {
+        Task::Accuracy(arguments) => accuracy::generate(&arguments),
         Task::CheckCases => cases::check_workspace(),
         Task::CheckLayers => layers::check_workspace(),
         Task::CheckRevisions(arguments) => revisions::check_workspace(&arguments),

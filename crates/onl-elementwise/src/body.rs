@@ -336,9 +336,20 @@ impl<A: bytemuck::Pod + PartialEq, C: Copy, K: BinaryBody<A, C>> SimdOp
 }
 
 /// Index of the first zero of an operand.
+#[inline(always)]
 fn first_zero<A: bytemuck::Zeroable + PartialEq>(operand: Operand<'_, A>) -> Option<usize> {
+    /// Elements that are looked through without a branch, so that the compiler vectorizes the loop.
+    const PART: usize = 256;
+    let is_zero = |x: &A| *x == A::zeroed();
     match operand {
-        Operand::Block(elements) => elements.iter().position(|x| *x == A::zeroed()),
-        Operand::One(element) => (element == A::zeroed()).then_some(0),
+        Operand::Block(elements) => {
+            let parts = elements.chunks(PART);
+            let part = parts
+                .map(|part| part.iter().fold(false, |found, x| found | is_zero(x)))
+                .position(|found| found)?;
+            let start = part * PART;
+            Some(start + elements[start..].iter().position(is_zero)?)
+        }
+        Operand::One(element) => is_zero(&element).then_some(0),
     }
 }

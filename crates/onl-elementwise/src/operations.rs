@@ -257,20 +257,6 @@ map2!(PRelu: f32, f64; |a, b| if a < 0.0 { a * b } else { a });
 map2!(PRelu: i32, i64; |a, b| if a < 0 { a.wrapping_mul(b) } else { a });
 map2!(PRelu: u32, u64; |a, _b| a);
 
-/// Operations on integers that must not divide by zero; callers look for zeros first, so that the zero branch only
-/// keeps the body total.
-macro_rules! dividing {
-    ($name:ty: $($t:ty),*; |$a:ident, $b:ident| $body:expr) => {
-        $(impl Map2<$t, $t> for $name {
-            const DIVIDES: bool = true;
-            #[inline(always)]
-            fn apply(self, $a: $t, $b: $t) -> $t {
-                if $b == 0 { 0 } else { $body }
-            }
-        })*
-    };
-}
-
 macro_rules! mod_floor {
     ($($t:ident),*) => {$(
         map2!(ModFloor: $t; |a, b| {
@@ -290,11 +276,63 @@ macro_rules! mod_floor {
 
 mod_floor!(f32, f64);
 
-dividing!(Div: i8, i16, i32, i64, u8, u16, u32, u64; |a, b| a.wrapping_div(b));
-dividing!(ModTruncated: i8, i16, i32, i64, u8, u16, u32, u64; |a, b| a.wrapping_rem(b));
-dividing!(ModFloor: u8, u16, u32, u64; |a, b| a % b);
+/// Quotients of integers, truncated; callers look for zeros first, so that a zero divisor only must not panic.
+trait Quotient: Copy {
+    fn quotient(self, divisor: Self) -> Self;
+}
+
+/// Quotients of short integers are those of floats with more bits, truncated: the exact quotient is either an
+/// integer or too far from the next one to be rounded to it. Vectors of floats have a division, those of integers none.
+macro_rules! quotients_of_floats {
+    ($float:ty: signed $($i:ident),*; unsigned $($u:ident),*) => {
+        $(impl Quotient for $i {
+            #[inline(always)]
+            fn quotient(self, divisor: $i) -> $i {
+                let quotient = (self as $float / divisor as $float) as $i;
+                // The smallest integer by −1 wraps, where the conversion saturates.
+                if divisor == -1 { self.wrapping_neg() } else { quotient }
+            }
+        })*
+        $(impl Quotient for $u {
+            #[inline(always)]
+            fn quotient(self, divisor: $u) -> $u {
+                (self as $float / divisor as $float) as $u
+            }
+        })*
+    };
+}
+
+quotients_of_floats!(f32: signed i8, i16; unsigned u8, u16);
+quotients_of_floats!(f64: signed i32; unsigned u32);
+
+macro_rules! quotients_of_integers {
+    ($($t:ident),*) => {
+        $(impl Quotient for $t {
+            #[inline(always)]
+            fn quotient(self, divisor: $t) -> $t {
+                if divisor == 0 { 0 } else { self.wrapping_div(divisor) }
+            }
+        })*
+    };
+}
+
+quotients_of_integers!(i64, u64);
+
+macro_rules! dividing {
+    ($name:ty: $($t:ty),*; |$a:ident, $b:ident| $body:expr) => {
+        $(impl Map2<$t, $t> for $name {
+            const DIVIDES: bool = true;
+            #[inline(always)]
+            fn apply(self, $a: $t, $b: $t) -> $t { $body }
+        })*
+    };
+}
+
+dividing!(Div: i8, i16, i32, i64, u8, u16, u32, u64; |a, b| a.quotient(b));
+dividing!(ModTruncated: i8, i16, i32, i64, u8, u16, u32, u64; |a, b| a.wrapping_sub(a.quotient(b).wrapping_mul(b)));
+dividing!(ModFloor: u8, u16, u32, u64; |a, b| a.wrapping_sub(a.quotient(b).wrapping_mul(b)));
 dividing!(ModFloor: i8, i16, i32, i64; |a, b| {
-    let remainder = a.wrapping_rem(b);
+    let remainder = a.wrapping_sub(a.quotient(b).wrapping_mul(b));
     if remainder != 0 && (remainder < 0) != (b < 0) { remainder.wrapping_add(b) } else { remainder }
 });
 

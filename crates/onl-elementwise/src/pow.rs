@@ -151,13 +151,11 @@ trait Exponent: Element {
         None
     }
 
-    /// Whether an `f32` is this value exactly.
+    /// Whether an `f32` is this value exactly, where `f64` is sure to tell.
     #[inline(always)]
     fn equals(self, narrowed: f32) -> bool {
-        match self.to_integer() {
-            Some(exact) => narrowed as i128 == exact,
-            None => f64::from(narrowed) == self.to_f64(),
-        }
+        let wide = self.to_f64();
+        f64::from(narrowed) == wide && (wide.is_infinite() || wide.abs() < 9007199254740992.0)
     }
 
     /// x to this power. Integers that f64 does not hold are so large that only the sign depends on their parity.
@@ -202,7 +200,7 @@ trait Base: Element {
 
 /// Exponents whose powers are products or a root.
 macro_rules! special_power {
-    ($name:ident, $is_special:ident, $t:ty) => {
+    ($name:ident, $is_special:ident, $block:ident, $t:ty) => {
         #[inline(always)]
         fn $is_special(y: $t) -> bool {
             y == 1.0 || y == 2.0 || y == 3.0 || y == 0.5
@@ -223,26 +221,42 @@ macro_rules! special_power {
             let result = if y == 2.0 { x * x } else { result };
             if y == 1.0 { x } else { result }
         }
+
+        /// The powers of a block with one special exponent: a loop of its own for each.
+        #[inline(always)]
+        fn $block(x: &[$t], y: $t, out: &mut [$t]) {
+            macro_rules! block_of {
+                ($special:literal) => {
+                    if y == $special {
+                        for (c, &x) in out.iter_mut().zip(x) {
+                            *c = $name(x, $special, 0.0);
+                        }
+                    }
+                };
+            }
+            block_of!(1.0);
+            block_of!(2.0);
+            block_of!(3.0);
+            block_of!(0.5);
+        }
     };
 }
 
-special_power!(special_f32, is_special_f32, f32);
-special_power!(special_f64, is_special_f64, f64);
+special_power!(special_f32, is_special_f32, special_block_f32, f32);
+special_power!(special_f64, is_special_f64, special_block_f64, f64);
 
 /// Powers of f32 elements with exponents that f32 holds.
 #[inline(always)]
 fn power_f32<I: Isa>(isa: I, x: &[f32], y: &[f32], equal: bool, out: &mut [f32]) {
     match y.first() {
-        Some(&y) if equal && is_special_f32(y) => {
-            for (c, &x) in out.iter_mut().zip(x) {
-                *c = special_f32(x, y, 0.0);
-            }
-        }
+        Some(&y) if equal && is_special_f32(y) => special_block_f32(x, y, out),
         Some(_) if equal => pow_f32(isa, x, y, out),
         _ => {
             pow_f32(isa, x, y, out);
-            for ((c, &x), &y) in out.iter_mut().zip(x).zip(y) {
-                *c = special_f32(x, y, *c);
+            if y.iter().fold(false, |any, &y| any | is_special_f32(y)) {
+                for ((c, &x), &y) in out.iter_mut().zip(x).zip(y) {
+                    *c = special_f32(x, y, *c);
+                }
             }
         }
     }
@@ -280,8 +294,13 @@ impl<B: Half> SimdOp for HalfPowerBlock<'_, B> {
     }
 }
 
-/// Exponents as f32; tells whether f32 holds all of them.
-fn narrow_exponents<E: Exponent>(y: &[E], target: &mut [f32; BLOCK]) -> bool {
+/// Exponents as f32, of which `equal` ones need no second look; tells whether f32 holds all of them.
+fn narrow_exponents<E: Exponent>(y: &[E], equal: bool, target: &mut [f32; BLOCK]) -> bool {
+    if let (true, Some(first)) = (equal, y.first()) {
+        let narrowed = first.to_f64() as f32;
+        target[..y.len()].fill(narrowed);
+        return first.equals(narrowed);
+    }
     let mut exact = true;
     for (t, &y) in target.iter_mut().zip(y) {
         *t = y.to_f64() as f32;
@@ -315,7 +334,7 @@ impl Base for f32 {
         out: &mut [f32],
     ) -> Option<usize> {
         let mut narrowed = [0f32; BLOCK];
-        let exact = narrow_exponents(y, &mut narrowed);
+        let exact = narrow_exponents(y, equal, &mut narrowed);
         let op = PowerBlock {
             x,
             y: &narrowed[..x.len()],
@@ -341,7 +360,7 @@ macro_rules! half_bases {
                 out: &mut [$t],
             ) -> Option<usize> {
                 let mut narrowed = [0f32; BLOCK];
-                let exact = narrow_exponents(y, &mut narrowed);
+                let exact = narrow_exponents(y, equal, &mut narrowed);
                 let op = PowerBlock {
                     x,
                     y: &narrowed[..x.len()],
@@ -364,14 +383,35 @@ macro_rules! half_bases {
 
 half_bases!(f16, bf16);
 
+struct WidePowerBlock<'a> {
+    x: &'a [f64],
+    y: f64,
+    out: &'a mut [f64],
+}
+
+impl SimdOp for WidePowerBlock<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn eval<I: Isa>(self, _: I) {
+        special_block_f64(self.x, self.y, self.out);
+    }
+}
+
 impl Base for f64 {
     fn power_block<E: Exponent>(
-        _: IsaTier,
+        tier: IsaTier,
         x: &[f64],
         y: &[E],
-        _: bool,
+        equal: bool,
         out: &mut [f64],
     ) -> Option<usize> {
+        if let (true, Some(y)) = (equal, y.first().map(|y| y.to_f64()))
+            && is_special_f64(y)
+        {
+            dispatch(tier, WidePowerBlock { x, y, out });
+            return None;
+        }
         for ((c, &x), &y) in out.iter_mut().zip(x).zip(y) {
             let wide = y.to_f64();
             *c = if is_special_f64(wide) {

@@ -233,16 +233,16 @@ impl<T: Stored, K: BinaryBody<T::Wide, T::Wide>, F> SimdOp for Step<'_, T, K, F>
         let n = self.elements.len();
         let fold = self.fold;
         let [even, odd] = &mut fold.results;
+        let elements = T::widen_block(isa, self.elements, &mut fold.wide[..n]);
         if fold.count == 0 {
-            T::widen_block(isa, self.elements, &mut even[..n]);
+            even[..n].copy_from_slice(elements);
         } else {
             let (left, result) = if fold.count % 2 == 1 {
                 (even, odd)
             } else {
                 (odd, even)
             };
-            T::widen_block(isa, self.elements, &mut fold.wide[..n]);
-            let (a, b) = (Operand::Block(&left[..n]), Operand::Block(&fold.wide[..n]));
+            let (a, b) = (Operand::Block(&left[..n]), Operand::Block(elements));
             K::default().run(isa, a, b, &mut result[..n]);
         }
         fold.count += 1;
@@ -270,7 +270,12 @@ impl<T: Stored, K, F: Finish<T::Wide>> SimdOp for End<'_, T, K, F> {
 /// An element type and the type it is computed in.
 trait Stored: Element {
     type Wide: Pod;
-    fn widen_block<I: Isa>(isa: I, source: &[Self], target: &mut [Self::Wide]);
+    /// The elements of `source` in the type of the computation, in place or in `target` (of the same length).
+    fn widen_block<'a, I: Isa>(
+        isa: I,
+        source: &'a [Self],
+        target: &'a mut [Self::Wide],
+    ) -> &'a [Self::Wide];
     fn narrow_block<I: Isa>(isa: I, source: &[Self::Wide], target: &mut [Self]);
 }
 
@@ -279,8 +284,8 @@ macro_rules! stored {
         $(impl Stored for $t {
             type Wide = $t;
             #[inline(always)]
-            fn widen_block<I: Isa>(_: I, source: &[$t], target: &mut [$t]) {
-                target.copy_from_slice(source);
+            fn widen_block<'a, I: Isa>(_: I, source: &'a [$t], _: &'a mut [$t]) -> &'a [$t] {
+                source
             }
             #[inline(always)]
             fn narrow_block<I: Isa>(_: I, source: &[$t], target: &mut [$t]) {
@@ -290,8 +295,9 @@ macro_rules! stored {
         $(impl Stored for $h {
             type Wide = f32;
             #[inline(always)]
-            fn widen_block<I: Isa>(isa: I, source: &[$h], target: &mut [f32]) {
+            fn widen_block<'a, I: Isa>(isa: I, source: &'a [$h], target: &'a mut [f32]) -> &'a [f32] {
                 widen::<I, $h>(isa, source, target);
+                target
             }
             #[inline(always)]
             fn narrow_block<I: Isa>(isa: I, source: &[f32], target: &mut [$h]) {
