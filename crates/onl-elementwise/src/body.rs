@@ -6,7 +6,7 @@
 
 use crate::broadcast::{BLOCK, Plan};
 use half::{bf16, f16};
-use onl_simd::{Isa, Scalar, SimdOp};
+use onl_simd::{Isa, Scalar, SimdOp, dispatch};
 use onl_tensor::{Bool, Element};
 use std::ops::Range;
 
@@ -181,7 +181,7 @@ pub(crate) fn narrow<I: Isa, H: Half>(isa: I, source: &[f32], target: &mut [H]) 
 }
 
 /// Elements that [`Widened`] widens at a time: few, since every run pays for clearing the buffers.
-const WIDE: usize = 128;
+const WIDE: usize = 256;
 
 /// Body over 16-bit floats from a body over `f32`.
 #[derive(Debug, Clone, Copy, Default)]
@@ -194,6 +194,12 @@ impl<K: Configured> Configured for Widened<K> {
     }
 }
 
+/// Runs a body over `f32` in its own compiled form, which all element types that are widened to it share.
+#[inline(always)]
+fn run_shared<I: Isa, C, K: UnaryBody<f32, C>>(_: I, body: K, a: &[f32], out: &mut [C]) {
+    dispatch(I::TIER, UnaryChunk { body, a, out });
+}
+
 impl<H: Half, K: UnaryBody<f32, f32>> UnaryBody<H, H> for Widened<K> {
     #[inline(always)]
     fn run<I: Isa>(self, isa: I, a: &[H], out: &mut [H]) {
@@ -201,19 +207,8 @@ impl<H: Half, K: UnaryBody<f32, f32>> UnaryBody<H, H> for Widened<K> {
         for (a, out) in a.chunks(WIDE).zip(out.chunks_mut(WIDE)) {
             let n = a.len();
             widen(isa, a, &mut wide);
-            self.0.run(isa, &wide[..n], &mut result[..n]);
+            run_shared(isa, self.0, &wide[..n], &mut result[..n]);
             narrow(isa, &result, out);
-        }
-    }
-}
-
-impl<H: Half, K: UnaryBody<f32, Bool>> UnaryBody<H, Bool> for Widened<K> {
-    #[inline(always)]
-    fn run<I: Isa>(self, isa: I, a: &[H], out: &mut [Bool]) {
-        let mut wide = [0f32; WIDE];
-        for (a, out) in a.chunks(WIDE).zip(out.chunks_mut(WIDE)) {
-            widen(isa, a, &mut wide);
-            self.0.run(isa, &wide[..a.len()], out);
         }
     }
 }
