@@ -265,6 +265,26 @@ pub trait Isa: Copy + Send + Sync + 'static {
     fn splat_f32x64(self, value: f32) -> Self::F32x64;
     /// 64 equal virtual lanes.
     fn splat_f64x64(self, value: f64) -> Self::F64x64;
+    /// Lane i gets lane i xor `STEP`, a power of two below `F32_LANES`.
+    #[inline(always)]
+    fn swap_f32<const STEP: usize>(self, a: Self::F32) -> Self::F32 {
+        let (mut lanes, mut swapped) = ([0.0; MAXIMUM_F32_LANES], [0.0; MAXIMUM_F32_LANES]);
+        self.store_f32(a, &mut lanes);
+        for lane in 0..Self::F32_LANES {
+            swapped[lane] = lanes[(lane ^ STEP) % Self::F32_LANES];
+        }
+        self.load_f32(&swapped)
+    }
+    /// Lane i gets lane i xor `STEP`, a power of two below `F64_LANES`.
+    #[inline(always)]
+    fn swap_f64<const STEP: usize>(self, a: Self::F64) -> Self::F64 {
+        let (mut lanes, mut swapped) = ([0.0; MAXIMUM_F32_LANES], [0.0; MAXIMUM_F32_LANES]);
+        self.store_f64(a, &mut lanes);
+        for lane in 0..Self::F64_LANES {
+            swapped[lane] = lanes[(lane ^ STEP) % Self::F64_LANES];
+        }
+        self.load_f64(&swapped)
+    }
     /// Lanes of a vector as an array prefix: the first `F32_LANES` elements are written.
     #[inline(always)]
     fn spill_f32(self, value: Self::F32, target: &mut [f32; 64]) {

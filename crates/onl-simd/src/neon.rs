@@ -309,4 +309,21 @@ impl Isa for Neon {
     fn splat_f64x64(self, value: f64) -> [float64x2_t; 32] {
         [self.splat_f64(value); 32]
     }
+
+    #[inline(always)]
+    fn swap_f32<const STEP: usize>(self, a: float32x4_t) -> float32x4_t {
+        // SAFETY: the token proves the features.
+        unsafe {
+            match STEP {
+                2 => vextq_f32::<2>(a, a),
+                _ => vrev64q_f32(a),
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn swap_f64<const STEP: usize>(self, a: float64x2_t) -> float64x2_t {
+        // SAFETY: the token proves the features.
+        unsafe { vextq_f64::<1>(a, a) }
+    }
 }

@@ -32,7 +32,8 @@
 //! assert_eq!(dispatch(onl_cpu::IsaTier::detect(), RowSum(&row)), 5050.0);
 //! ```
 
-use crate::{Isa, Scalar};
+use crate::Isa;
+use crate::math::{EXP_ORDINARY_LIMIT, exp, exp_ordinary};
 use half::{bf16, f16};
 
 /// Elements of a block.
@@ -180,15 +181,16 @@ pub fn fma_block_f64<I: Isa>(isa: I, a: I::F64x64, b: I::F64x64, mut c: I::F64x6
 
 /// Folds of the virtual lanes: whole vectors while a step spans them, then the lanes of the last one.
 macro_rules! folds {
-    ($($(#[$doc:meta])* $name:ident, $element:ty, $block:ident, $lanes:ident, $store:ident, $method:ident;)*) => {$(
+    ($($(#[$doc:meta])* $name:ident, $element:ty, $block:ident, $lanes:ident, $store:ident, $swap:ident, $method:ident;)*) => {$(
         $(#[$doc])*
         #[inline(always)]
         pub fn $name<I: Isa>(isa: I, mut block: I::$block) -> $element {
             let vectors = block.as_mut();
             folds!(@vectors isa, vectors, I::$lanes, $method, 32 16 8 4 2 1);
+            let mut vector = vectors[0];
+            folds!(@lanes isa, vector, I::$lanes, $swap, $method, 8 4 2 1);
             let mut lanes = [0.0; crate::MAXIMUM_F32_LANES];
-            isa.$store(vectors[0], &mut lanes);
-            folds!(@lanes lanes, I::$lanes, $method, 8 4 2 1);
+            isa.$store(vector, &mut lanes);
             lanes[0]
         }
     )*};
@@ -200,30 +202,58 @@ macro_rules! folds {
             }
         }
     )*};
-    (@lanes $values:ident, $lanes:expr, $method:ident, $($step:literal)*) => {$(
+    (@lanes $isa:ident, $vector:ident, $lanes:expr, $swap:ident, $method:ident, $($step:literal)*) => {$(
         if $step < $lanes {
-            for lane in 0..$step {
-                $values[lane] = Scalar::new().$method($values[lane], $values[lane + $step]);
-            }
+            $vector = $isa.$method($vector, $isa.$swap::<$step>($vector));
         }
     )*};
 }
 
 folds! {
     /// Sum of the 64 virtual lanes.
-    fold_sum, f32, F32x64, F32_LANES, store_f32, add_f32;
+    fold_sum, f32, F32x64, F32_LANES, store_f32, swap_f32, add_f32;
     /// Maximum of the 64 virtual lanes.
-    fold_max, f32, F32x64, F32_LANES, store_f32, max_f32;
+    fold_max, f32, F32x64, F32_LANES, store_f32, swap_f32, max_f32;
     /// Minimum of the 64 virtual lanes.
-    fold_min, f32, F32x64, F32_LANES, store_f32, min_f32;
+    fold_min, f32, F32x64, F32_LANES, store_f32, swap_f32, min_f32;
     /// Product of the 64 virtual lanes.
-    fold_product, f32, F32x64, F32_LANES, store_f32, mul_f32;
+    fold_product, f32, F32x64, F32_LANES, store_f32, swap_f32, mul_f32;
     /// Sum of the 64 virtual lanes.
-    fold_sum_f64, f64, F64x64, F64_LANES, store_f64, add_f64;
+    fold_sum_f64, f64, F64x64, F64_LANES, store_f64, swap_f64, add_f64;
     /// Maximum of the 64 virtual lanes.
-    fold_max_f64, f64, F64x64, F64_LANES, store_f64, max_f64;
+    fold_max_f64, f64, F64x64, F64_LANES, store_f64, swap_f64, max_f64;
     /// Minimum of the 64 virtual lanes.
-    fold_min_f64, f64, F64x64, F64_LANES, store_f64, min_f64;
+    fold_min_f64, f64, F64x64, F64_LANES, store_f64, swap_f64, min_f64;
     /// Product of the 64 virtual lanes.
-    fold_product_f64, f64, F64x64, F64_LANES, store_f64, mul_f64;
+    fold_product_f64, f64, F64x64, F64_LANES, store_f64, swap_f64, mul_f64;
+}
+
+/// eˣ of 64 virtual lanes that are at most 0, or NaN; bits as [`exp`]. One test serves all lanes where no result is
+/// denormal, and one more where every result is 0, as in masked parts of a row.
+#[inline(always)]
+pub fn exp_block<I: Isa>(isa: I, mut x: I::F32x64) -> I::F32x64 {
+    let lowest = isa.splat_f32(-EXP_ORDINARY_LIMIT);
+    let mut ordinary = isa.le_f32(lowest, x.as_ref()[0]);
+    for &vector in &x.as_ref()[1..] {
+        ordinary = isa.and_m32(ordinary, isa.le_f32(lowest, vector));
+    }
+    if !isa.any_m32(isa.not_m32(ordinary)) {
+        for vector in x.as_mut() {
+            *vector = exp_ordinary(isa, *vector);
+        }
+        return x;
+    }
+    // e⁻¹⁰⁴ is less than half of the smallest denormal.
+    let nothing = isa.splat_f32(-104.0);
+    let mut gone = isa.lt_f32(x.as_ref()[0], nothing);
+    for &vector in &x.as_ref()[1..] {
+        gone = isa.and_m32(gone, isa.lt_f32(vector, nothing));
+    }
+    if !isa.any_m32(isa.not_m32(gone)) {
+        return isa.splat_f32x64(0.0);
+    }
+    for vector in x.as_mut() {
+        *vector = exp(isa, *vector);
+    }
+    x
 }

@@ -339,4 +339,27 @@ impl Isa for Avx2 {
     fn splat_f64x64(self, value: f64) -> [__m256d; 16] {
         [self.splat_f64(value); 16]
     }
+
+    #[inline(always)]
+    fn swap_f32<const STEP: usize>(self, a: __m256) -> __m256 {
+        // SAFETY: the token proves the features.
+        unsafe {
+            match STEP {
+                4 => _mm256_permute2f128_ps::<0x01>(a, a),
+                2 => _mm256_permute_ps::<0b01_00_11_10>(a),
+                _ => _mm256_permute_ps::<0b10_11_00_01>(a),
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn swap_f64<const STEP: usize>(self, a: __m256d) -> __m256d {
+        // SAFETY: the token proves the features.
+        unsafe {
+            match STEP {
+                2 => _mm256_permute2f128_pd::<0x01>(a, a),
+                _ => _mm256_permute_pd::<0b0101>(a),
+            }
+        }
+    }
 }

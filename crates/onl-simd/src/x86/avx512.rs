@@ -393,4 +393,29 @@ impl Isa for Avx512 {
     fn splat_f64x64(self, value: f64) -> [__m512d; 8] {
         [self.splat_f64(value); 8]
     }
+
+    #[inline(always)]
+    fn swap_f32<const STEP: usize>(self, a: __m512) -> __m512 {
+        // SAFETY: the token proves the features.
+        unsafe {
+            match STEP {
+                8 => _mm512_shuffle_f32x4::<0b01_00_11_10>(a, a),
+                4 => _mm512_shuffle_f32x4::<0b10_11_00_01>(a, a),
+                2 => _mm512_permute_ps::<0b01_00_11_10>(a),
+                _ => _mm512_permute_ps::<0b10_11_00_01>(a),
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn swap_f64<const STEP: usize>(self, a: __m512d) -> __m512d {
+        // SAFETY: the token proves the features.
+        unsafe {
+            match STEP {
+                4 => _mm512_shuffle_f64x2::<0b01_00_11_10>(a, a),
+                2 => _mm512_shuffle_f64x2::<0b10_11_00_01>(a, a),
+                _ => _mm512_permute_pd::<0b0101_0101>(a),
+            }
+        }
+    }
 }
