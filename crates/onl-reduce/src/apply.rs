@@ -42,8 +42,6 @@ steps! {
         let zero = R::splat(isa, R::ZERO);
         R::select(isa, R::is_equal(isa, norm, zero), zero, R::div(isa, x, norm))
     };
-    /// eˣ⁻ᵐ.
-    Exponential: |isa, x, [largest, _b, _c]| R::exp(isa, R::sub(isa, x, largest));
     /// eˣ⁻ᵐ · factor.
     ScaledExponential: |isa, x, [largest, factor, _c]| R::mul(isa, R::exp(isa, R::sub(isa, x, largest)), factor);
     /// (x − m) − logarithm.
@@ -85,35 +83,44 @@ pub(crate) fn line<T: Numeric, S: Step<T::Real>, I: Isa>(
     parameters: &[Parameter<'_, T::Real>; 3],
 ) {
     let width = <T::Real as Real>::lanes::<I>();
-    let whole = source.len().min(target.len()) / width * width;
+    let length = source.len();
+    let target = &mut target[..length];
+    let whole = length / width * width;
     if let [Parameter::One(a), Parameter::One(b), Parameter::One(c)] = *parameters {
         let parameters = [
             T::Real::splat(isa, a),
             T::Real::splat(isa, b),
             T::Real::splat(isa, c),
         ];
-        let lines = source
-            .chunks_exact(width)
-            .zip(target.chunks_exact_mut(width));
-        for (source, target) in lines {
+        let lines = source.chunks_exact(width);
+        for (source, target) in lines.zip(target.chunks_exact_mut(width)) {
             let x = T::load(isa, source);
             T::store(isa, S::apply(isa, x, parameters), target);
         }
-    } else {
-        let [a, b, c] = parameters;
-        let mut at = 0;
-        let lines = source
-            .chunks_exact(width)
-            .zip(target.chunks_exact_mut(width));
-        for (source, target) in lines {
-            let parameters = [a.load(isa, at), b.load(isa, at), c.load(isa, at)];
-            let x = T::load(isa, source);
-            T::store(isa, S::apply(isa, x, parameters), target);
-            at += width;
+        if whole == length {
+            return;
         }
+        if whole > 0 {
+            // The last whole vector overlaps the one before, and gives the same there.
+            let last = length - width;
+            let x = T::load(isa, &source[last..]);
+            T::store(isa, S::apply(isa, x, parameters), &mut target[last..]);
+        } else {
+            let x = T::load_partial(isa, source, T::Real::ONE);
+            T::store_partial(isa, S::apply(isa, x, parameters), target);
+        }
+        return;
     }
-    if whole < source.len() {
-        let [a, b, c] = parameters;
+    let [a, b, c] = parameters;
+    let mut at = 0;
+    let lines = source.chunks_exact(width);
+    for (source, target) in lines.zip(target.chunks_exact_mut(width)) {
+        let parameters = [a.load(isa, at), b.load(isa, at), c.load(isa, at)];
+        let x = T::load(isa, source);
+        T::store(isa, S::apply(isa, x, parameters), target);
+        at += width;
+    }
+    if whole < length {
         let parameters = [
             a.load_partial(isa, whole),
             b.load_partial(isa, whole),
@@ -177,25 +184,35 @@ impl<T: Numeric, S: Step<T::Real>> SimdOp for Units<'_, T, S> {
     fn eval<I: Isa>(self, isa: I) {
         let length = self.pattern.line();
         let kept = self.pattern.inner_kept();
-        let mut known = usize::MAX;
-        let mut row = 0;
-        for unit in self.range {
-            let (line_index, segment) = (unit / self.segments, unit % self.segments);
-            if line_index != known {
-                known = line_index;
-                row = self.pattern.row(line_index);
-            }
+        let mut lines = self.pattern.lines_from(self.range.start / self.segments);
+        let mut segment = self.range.start % self.segments;
+        let mut start = self.range.start / self.segments * length;
+        for _ in self.range {
+            let row = lines.row;
             let within = segment * SEGMENT..length.min((segment + 1) * SEGMENT);
-            let elements = line_index * length + within.start..line_index * length + within.end;
-            let parameters = self.parameters.map(|values| match values {
-                [] => Parameter::One(T::Real::ZERO),
-                // The row of a line whose axis is kept is that of its first element.
-                values if kept => Parameter::Each(&values[row + within.start..row + within.end]),
-                values => Parameter::One(values[row]),
-            });
+            let elements = start + within.start..start + within.end;
+            segment += 1;
+            if segment == self.segments {
+                segment = 0;
+                start += length;
+                lines.advance();
+            }
             // SAFETY: each unit of the region is run once and owns its segment of a line.
             let target = unsafe { self.target.part(elements.clone()) };
-            line::<T, S, I>(isa, &self.source[elements], target, &parameters);
+            let source = &self.source[elements];
+            if kept {
+                // The row of a line whose axis is kept is that of its first element.
+                let parameters = self.parameters.map(|values| match values {
+                    [] => Parameter::One(T::Real::ZERO),
+                    values => Parameter::Each(&values[row + within.start..row + within.end]),
+                });
+                line::<T, S, I>(isa, source, target, &parameters);
+            } else {
+                let parameters = self.parameters.map(|values| {
+                    Parameter::One(values.get(row).copied().unwrap_or(T::Real::ZERO))
+                });
+                line::<T, S, I>(isa, source, target, &parameters);
+            }
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Places of extreme elements: ArgMax, ArgMin, Hardmax.
 
-use crate::order::{Key, Order, Ordered, for_ordered};
+use crate::order::{Key, Order, Ordered, for_ordered, stored};
 use crate::{BLOCK, Execution, ReduceError, SELECTION};
 use onl_executor::DisjointSlice;
 use onl_simd::{Isa, SimdOp, dispatch};
@@ -121,9 +121,9 @@ fn places<T: Ordered>(
     partials: &mut [i64],
     execution: &Execution<'_>,
 ) -> Result<(), ReduceError> {
-    let source = input.as_slice::<T>()?;
+    let source: &[T] = stored(&input);
     let [outer, length, inner] = choice.shape;
-    let order = Order::new(choice.largest, true);
+    let order = Order::new(input.element_type(), choice.largest, true);
     let blocks = length.div_ceil(BLOCK);
     let found = if blocks > 1 {
         &mut *partials
@@ -343,23 +343,21 @@ pub fn hardmax(
         largest: true,
         last: false,
     };
+    macro_rules! marked {
+        ($one:expr) => {{
+            for_ordered!(
+                input.element_type(),
+                "Hardmax",
+                places(input, choice, target, partials, execution)
+            )?;
+            mark(shape, target, $one, output, execution)
+        }};
+    }
     match input.element_type() {
-        ElementType::Float32 => {
-            places::<f32>(input, choice, target, partials, execution)?;
-            mark(shape, target, 1.0f32, output, execution)
-        }
-        ElementType::Float64 => {
-            places::<f64>(input, choice, target, partials, execution)?;
-            mark(shape, target, 1.0f64, output, execution)
-        }
-        ElementType::Float16 => {
-            places::<f16>(input, choice, target, partials, execution)?;
-            mark(shape, target, f16::ONE, output, execution)
-        }
-        ElementType::BFloat16 => {
-            places::<bf16>(input, choice, target, partials, execution)?;
-            mark(shape, target, bf16::ONE, output, execution)
-        }
+        ElementType::Float32 => marked!(1f32),
+        ElementType::Float64 => marked!(1f64),
+        ElementType::Float16 => marked!(f16::ONE),
+        ElementType::BFloat16 => marked!(bf16::ONE),
         element_type => Err(ReduceError::ElementType {
             operation: "Hardmax",
             element_type,

@@ -470,7 +470,7 @@ fn extent(dims: &[usize], axes: &[bool]) -> (usize, usize) {
     (product(false), product(true))
 }
 
-/// Scratch bytes that [`standardize`] needs; without `axes`, enough for every choice of them.
+/// Scratch bytes that [`standardize`] needs, with one flag per axis.
 pub fn standardize_workspace(element_type: ElementType, dims: &[usize], axes: &[bool]) -> usize {
     let (rows, count) = extent(dims, axes);
     let values = rows.saturating_mul(2).saturating_add(partials(rows, count));

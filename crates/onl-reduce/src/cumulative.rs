@@ -1,9 +1,4 @@
 //! Cumulative sums and products.
-//!
-//! A row is cut into blocks of [`BLOCK`] elements. Within a block results follow each other in order; the total of a
-//! block is its last result. Before block b stands the prefix P(b), the totals of the blocks before it combined left to
-//! right, and what is written is P(b) combined with the result within the block. f16 and bf16 are computed in f32, each
-//! result rounded once; integers wrap.
 
 use crate::{BLOCK, CUMULATIVE, Execution, ReduceError};
 use bytemuck::Pod;
@@ -13,7 +8,7 @@ use onl_tensor::{Element, ElementType, TensorView, TensorViewMut, bf16, f16};
 use std::ops::Range;
 
 /// Columns that one unit of work walks side by side.
-const PANEL: usize = 64;
+const PANEL: usize = 256;
 
 /// Which cumulation of which rows: `outer · inner` rows, where element `k` of row `(o, i)` is
 /// `input[(o · length + k) · inner + i]`.
@@ -57,6 +52,8 @@ trait Term: Element {
     const NEUTRAL: [Self::Wide; 2];
     /// What an exclusive sum or product starts with.
     const FIRST: [Self::Wide; 2];
+    /// Whether results are what is computed in, so that a written one can be read again.
+    const EXACT: bool;
 
     fn wide(self) -> Self::Wide;
     fn rounded(x: Self::Wide) -> Self;
@@ -70,6 +67,7 @@ macro_rules! terms {
             type Wide = $wide;
             const NEUTRAL: [$wide; 2] = [$neutral, $one];
             const FIRST: [$wide; 2] = [0 as $wide, $one];
+            const EXACT: bool = size_of::<$t>() == size_of::<$wide>();
 
             #[inline(always)]
             fn wide(self) -> $wide {
@@ -98,7 +96,12 @@ terms! {
     u64, u64: 0, 1, |x| x, |y| y, |a, b| a.wrapping_add(b), a.wrapping_mul(b);
 }
 
-/// Cumulative sums or products (ONNX `CumSum` and `CumProd`) in the order of the module.
+/// Cumulative sums or products (ONNX `CumSum` and `CumProd`).
+///
+/// A row is cut into blocks of [`BLOCK`] elements. Within a block results follow each other in order; the total of a
+/// block is its last result. Before block b stands the prefix P(b), the totals of the blocks before it combined left
+/// to right, and what is written is P(b) combined with the result within the block. f16 and bf16 are computed in f32,
+/// each result rounded once; integers wrap.
 ///
 /// Element types: f32, f64, f16, bf16, i32, i64, u32, u64. `workspace` is aligned to 8 bytes and has the length that
 /// [`cumulate_workspace`] gives.
@@ -310,7 +313,7 @@ impl<T: Term, const PRODUCT: bool> Walk<'_, T, PRODUCT> {
         }
         if exclusive {
             for n in 0..N {
-                if (first + n) % self.blocks == 0 {
+                if (first + n).is_multiple_of(self.blocks) {
                     targets[n][at(0)] = T::rounded(T::FIRST[usize::from(PRODUCT)]);
                 }
             }
@@ -351,6 +354,7 @@ impl<T: Term, const PRODUCT: bool> SimdOp for Columns<'_, T, PRODUCT> {
             {
                 prefixes[..width].copy_from_slice(&totals[place..place + width]);
             }
+            let plain = !exclusive && walk.blocks == 1;
             let walked = walk.block(block);
             for (step, k) in walked.enumerate() {
                 let k = if reverse { length - 1 - k } else { k };
@@ -364,6 +368,30 @@ impl<T: Term, const PRODUCT: bool> SimdOp for Columns<'_, T, PRODUCT> {
                 }
                 // SAFETY: each unit of the region is run once and owns its panel of these lines.
                 let target = unsafe { walk.target.part(from..from + width) };
+                if plain && T::EXACT {
+                    // A result is the one before, as written, and one element more.
+                    if step == 0 {
+                        for (slot, &x) in target.iter_mut().zip(elements) {
+                            *slot = T::rounded(T::combine::<PRODUCT>(neutral, x.wide()));
+                        }
+                        continue;
+                    }
+                    let before = if reverse { from + inner } else { from - inner };
+                    // SAFETY: as above; the line before does not overlap this one.
+                    let before = unsafe { walk.target.part(before..before + width) };
+                    for ((slot, &x), &before) in target.iter_mut().zip(elements).zip(&*before) {
+                        *slot = T::rounded(T::combine::<PRODUCT>(before.wide(), x.wide()));
+                    }
+                    continue;
+                }
+                if plain {
+                    // Without a prefix, which would change nothing.
+                    for ((slot, &x), result) in target.iter_mut().zip(elements).zip(&mut results) {
+                        *result = T::combine::<PRODUCT>(*result, x.wide());
+                        *slot = T::rounded(*result);
+                    }
+                    continue;
+                }
                 let columns = target.iter_mut().zip(elements);
                 for ((slot, &x), (result, &prefix)) in
                     columns.zip(results.iter_mut().zip(&prefixes))

@@ -88,22 +88,54 @@ impl Pattern {
         self.axes.last().is_some_and(|a| a.0)
     }
 
-    /// Row, counted over the kept axes, of the first element of a line.
-    pub(crate) fn row(&self, line: usize) -> usize {
-        let Some(((kept, size), outer)) = self.axes.split_last() else {
-            return 0;
+    /// Walks lines in order from one on.
+    pub(crate) fn lines_from(&self, line: usize) -> Lines<'_> {
+        let (outer, mut step) = match self.axes.split_last() {
+            Some(((kept, size), outer)) => (outer, if *kept { *size } else { 1 }),
+            None => (&[] as &[_], 1),
         };
-        let mut step = if *kept { *size } else { 1 };
+        let mut lines = Lines {
+            axes: outer,
+            index: SmallVec::from_elem(0, outer.len()),
+            steps: SmallVec::from_elem(0, outer.len()),
+            row: 0,
+        };
         let mut rest = line;
-        let mut row = 0;
-        for (kept, size) in outer.iter().rev() {
-            if *kept {
-                row += rest % size * step;
-                step *= size;
-            }
+        for (axis, (kept, size)) in outer.iter().enumerate().rev() {
+            lines.index[axis] = rest % size;
             rest /= size;
+            if *kept {
+                lines.steps[axis] = step;
+                step *= size;
+                lines.row += lines.index[axis] * lines.steps[axis];
+            }
         }
-        row
+        lines
+    }
+}
+
+/// A walk over lines.
+pub(crate) struct Lines<'a> {
+    axes: &'a [(bool, usize)],
+    index: Axes,
+    /// How far apart rows are along an axis; 0 for a reduced one.
+    steps: Axes,
+    /// Row, counted over the kept axes, of the first element of the line.
+    pub row: usize,
+}
+
+impl Lines<'_> {
+    #[inline]
+    pub(crate) fn advance(&mut self) {
+        for axis in (0..self.axes.len()).rev() {
+            self.index[axis] += 1;
+            self.row += self.steps[axis];
+            if self.index[axis] < self.axes[axis].1 {
+                return;
+            }
+            self.row -= self.index[axis] * self.steps[axis];
+            self.index[axis] = 0;
+        }
     }
 }
 

@@ -1,4 +1,4 @@
-//! Reductions, softmax and normalization.
+//! Reductions, softmax, normalization, selection and cumulation.
 //!
 //! # The order of arithmetic, revision 1
 //!
@@ -14,6 +14,9 @@
 //! the innermost one. f16 and bf16 are widened to f32, reduced as f32, and rounded once at the end. f64 uses 64 lanes
 //! of f64. Squares are accumulated by fused multiply-adds. Maximum and minimum are compare-and-select, and a NaN in
 //! the row gives NaN. Integers wrap, and need no order.
+//!
+//! Selections (ArgMax, Hardmax, TopK) have one right answer and need no order either. Cumulations have an order of
+//! their own, which the page of [`cumulate`] states.
 
 mod apply;
 mod arg;
@@ -41,7 +44,7 @@ pub use channel::{
 pub use cumulative::{Cumulation, cumulate, cumulate_workspace};
 pub use error::ReduceError;
 pub use execution::Execution;
-pub use norm::{LayerNorm, layer_norm};
+pub use norm::{LayerNorm, layer_norm, layer_norm_workspace};
 pub use operation::ReduceKind;
 pub use reduce::{reduce, reduce_workspace};
 pub use softmax::{softmax, softmax_workspace};

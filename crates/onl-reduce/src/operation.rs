@@ -22,7 +22,7 @@ pub enum ReduceKind {
     SumSquare,
     /// ln Σ x.
     LogSum,
-    /// ln Σ eˣ, computed as m + ln Σ eˣ⁻ᵐ with the maximum m, or 0 when that is not finite.
+    /// ln Σ eˣ, computed as m + ln Σ eˣ⁻ᵐ with the maximum m; m itself when that is not finite.
     LogSumExp,
 }
 
@@ -55,17 +55,34 @@ impl ReduceKind {
 
     /// The result from the merged blocks of a row of `count` elements. `shift` is what was subtracted before
     /// exponentials.
-    pub(crate) fn finish<R: Real>(self, total: R, count: usize, shift: R) -> R {
+    #[inline(always)]
+    pub(crate) fn finish<R: Real, I: Isa>(
+        self,
+        isa: I,
+        total: R::V<I>,
+        count: R::V<I>,
+        shift: R::V<I>,
+    ) -> R::V<I> {
         match self {
-            ReduceKind::Mean => total.over(R::from_count(count)),
-            ReduceKind::L2 => total.root(),
-            ReduceKind::LogSum => total.ln(),
+            ReduceKind::Mean => R::div(isa, total, count),
+            ReduceKind::L2 => R::sqrt(isa, total),
+            ReduceKind::LogSum => R::log(isa, total),
             ReduceKind::LogSumExp => {
-                let logarithm = total.ln();
-                logarithm.one(|isa, x| R::add(isa, R::splat(isa, shift), x))
+                // Only of finite numbers is the difference to themselves 0.
+                let zero = R::splat(isa, R::ZERO);
+                let finite = R::is_equal(isa, R::sub(isa, shift, shift), zero);
+                R::select(isa, finite, R::add(isa, shift, R::log(isa, total)), shift)
             }
             _ => total,
         }
+    }
+
+    /// Whether [`finish`](Self::finish) changes a total.
+    pub(crate) fn has_finish(self) -> bool {
+        matches!(
+            self,
+            ReduceKind::Mean | ReduceKind::L2 | ReduceKind::LogSum | ReduceKind::LogSumExp
+        )
     }
 }
 
@@ -73,17 +90,50 @@ impl ReduceKind {
 pub(crate) trait Operation<R: Real>: Copy + Send + Sync + 'static {
     /// What a lane starts from: combining it with x gives x.
     const START: R;
+    /// Whether the total of one element is that element.
+    const PLAIN: bool = false;
+    /// Whether the body is so small that it may be repeated for the lanes of a subtree.
+    const SMALL: bool = true;
 
     /// What missing elements of the last vector are: accumulating it changes nothing.
     fn fill(shift: R) -> R;
     /// A lane's total with one element more. `shift` is a parameter of the output element.
     fn accumulate<I: Isa>(isa: I, total: R::V<I>, x: R::V<I>, shift: R::V<I>) -> R::V<I>;
+    /// As [`accumulate`](Self::accumulate) with a vector that is filled up; `there` is 1 where it has an element and 0
+    /// elsewhere.
+    #[inline(always)]
+    fn accumulate_part<I: Isa>(
+        isa: I,
+        total: R::V<I>,
+        x: R::V<I>,
+        shift: R::V<I>,
+        there: R::V<I>,
+    ) -> R::V<I> {
+        let _ = there;
+        Self::accumulate(isa, total, x, shift)
+    }
+    /// A lane's total with its first element.
+    #[inline(always)]
+    fn first<I: Isa>(isa: I, x: R::V<I>, shift: R::V<I>) -> R::V<I> {
+        if Self::PLAIN {
+            x
+        } else {
+            Self::accumulate(isa, R::splat(isa, Self::START), x, shift)
+        }
+    }
+    /// 64 virtual lanes, each with one element more.
+    #[inline(always)]
+    fn accumulate64<I: Isa>(isa: I, totals: &mut R::X64<I>, x: R::X64<I>, shift: R::V<I>) {
+        for (total, &x) in totals.as_mut().iter_mut().zip(x.as_ref()) {
+            *total = Self::accumulate(isa, *total, x, shift);
+        }
+    }
     /// Two totals.
     fn combine<I: Isa>(isa: I, a: R::V<I>, b: R::V<I>) -> R::V<I>;
 }
 
 macro_rules! operations {
-    ($($(#[$doc:meta])* $name:ident: $start:ident, |$parameter:ident| $fill:expr,
+    ($($(#[$doc:meta])* $name:ident: $start:ident, $plain:literal, |$parameter:ident| $fill:expr,
        |$isa:ident, $total:ident, $x:ident, $shift:ident| $accumulate:expr,
        |$a:ident, $b:ident| $combine:expr;)*) => {$(
         $(#[$doc])*
@@ -92,6 +142,7 @@ macro_rules! operations {
 
         impl<R: Real> Operation<R> for $name {
             const START: R = R::$start;
+            const PLAIN: bool = $plain;
 
             #[inline(always)]
             fn fill($parameter: R) -> R {
@@ -112,23 +163,68 @@ macro_rules! operations {
 }
 
 operations! {
-    Sum: NEGATIVE_ZERO, |_shift| R::NEGATIVE_ZERO, |isa, total, x, _shift| R::add(isa, total, x), |a, b| R::add(isa, a, b);
-    Product: ONE, |_shift| R::ONE, |isa, total, x, _shift| R::mul(isa, total, x), |a, b| R::mul(isa, a, b);
-    AbsoluteSum: ZERO, |_shift| R::ZERO, |isa, total, x, _shift| R::add(isa, total, R::abs(isa, x)), |a, b| R::add(isa, a, b);
-    SquareSum: ZERO, |_shift| R::ZERO, |isa, total, x, _shift| R::fma(isa, x, x, total), |a, b| R::add(isa, a, b);
+    Sum: NEGATIVE_ZERO, true, |_shift| R::NEGATIVE_ZERO, |isa, total, x, _shift| R::add(isa, total, x), |a, b| R::add(isa, a, b);
+    Product: ONE, true, |_shift| R::ONE, |isa, total, x, _shift| R::mul(isa, total, x), |a, b| R::mul(isa, a, b);
+    AbsoluteSum: ZERO, false, |_shift| R::ZERO, |isa, total, x, _shift| R::add(isa, total, R::abs(isa, x)), |a, b| R::add(isa, a, b);
+    SquareSum: ZERO, false, |_shift| R::ZERO, |isa, total, x, _shift| R::fma(isa, x, x, total), |a, b| R::add(isa, a, b);
     /// Σ (x − shift)². An infinite shift gives ∞ or NaN for every element, the filled ones too.
-    CentredSquareSum: ZERO, |shift| if shift.finite() { shift } else { R::ZERO }, |isa, total, x, shift| {
+    CentredSquareSum: ZERO, false, |shift| if shift.finite() { shift } else { R::ZERO }, |isa, total, x, shift| {
         let d = R::sub(isa, x, shift);
         R::fma(isa, d, d, total)
     }, |a, b| R::add(isa, a, b);
-    /// Σ eˣ⁻ˢʰⁱᶠᵗ.
-    ExponentialSum: ZERO, |_shift| R::NEGATIVE_INFINITY, |isa, total, x, shift| {
-        R::add(isa, total, R::exp(isa, R::sub(isa, x, shift)))
-    }, |a, b| R::add(isa, a, b);
-    Maximum: NEGATIVE_INFINITY, |_shift| R::NEGATIVE_INFINITY, |isa, total, x, _shift| maximum::<R, I>(isa, total, x),
+    Maximum: NEGATIVE_INFINITY, true, |_shift| R::NEGATIVE_INFINITY, |isa, total, x, _shift| maximum::<R, I>(isa, total, x),
         |a, b| maximum::<R, I>(isa, a, b);
-    Minimum: INFINITY, |_shift| R::INFINITY, |isa, total, x, _shift| minimum::<R, I>(isa, total, x),
+    Minimum: INFINITY, true, |_shift| R::INFINITY, |isa, total, x, _shift| minimum::<R, I>(isa, total, x),
         |a, b| minimum::<R, I>(isa, a, b);
+}
+
+/// Σ eˣ⁻ˢʰⁱᶠᵗ for a shift that no element exceeds.
+#[derive(Clone, Copy)]
+pub(crate) struct ExponentialSum;
+
+impl<R: Real> Operation<R> for ExponentialSum {
+    const START: R = R::ZERO;
+    const SMALL: bool = false;
+
+    /// With an ordinary exponential, which is left out of the sum.
+    #[inline(always)]
+    fn fill(shift: R) -> R {
+        shift
+    }
+
+    #[inline(always)]
+    fn accumulate<I: Isa>(isa: I, total: R::V<I>, x: R::V<I>, shift: R::V<I>) -> R::V<I> {
+        R::add(isa, total, R::exp(isa, R::sub(isa, x, shift)))
+    }
+
+    #[inline(always)]
+    fn accumulate_part<I: Isa>(
+        isa: I,
+        total: R::V<I>,
+        x: R::V<I>,
+        shift: R::V<I>,
+        there: R::V<I>,
+    ) -> R::V<I> {
+        let x = R::exp(isa, R::sub(isa, x, shift));
+        // An infinite shift makes NaN of the filled lanes too, as of every other.
+        R::add(isa, total, R::mul(isa, x, there))
+    }
+
+    #[inline(always)]
+    fn accumulate64<I: Isa>(isa: I, totals: &mut R::X64<I>, mut x: R::X64<I>, shift: R::V<I>) {
+        for vector in x.as_mut() {
+            *vector = R::sub(isa, *vector, shift);
+        }
+        let x = R::exp64(isa, x);
+        for (total, &x) in totals.as_mut().iter_mut().zip(x.as_ref()) {
+            *total = R::add(isa, *total, x);
+        }
+    }
+
+    #[inline(always)]
+    fn combine<I: Isa>(isa: I, a: R::V<I>, b: R::V<I>) -> R::V<I> {
+        R::add(isa, a, b)
+    }
 }
 
 /// `a > b ? a : b`, and NaN when either is: a plain selection gives `b` then, which keeps a NaN of `b` only.

@@ -43,7 +43,11 @@ pub(crate) trait Real: Numeric<Real = Self> + PartialOrd {
     fn is_nan<I: Isa>(isa: I, a: Self::V<I>) -> Self::M<I>;
     fn is_equal<I: Isa>(isa: I, a: Self::V<I>, b: Self::V<I>) -> Self::M<I>;
     fn select<I: Isa>(isa: I, mask: Self::M<I>, a: Self::V<I>, b: Self::V<I>) -> Self::V<I>;
+    /// Lane i gets lane i xor `STEP`.
+    fn swap<I: Isa, const STEP: usize>(isa: I, a: Self::V<I>) -> Self::V<I>;
     fn exp<I: Isa>(isa: I, a: Self::V<I>) -> Self::V<I>;
+    /// Exponentials of lanes that are at most 0, or NaN; bits as [`exp`](Self::exp).
+    fn exp64<I: Isa>(isa: I, a: Self::X64<I>) -> Self::X64<I>;
     fn log<I: Isa>(isa: I, a: Self::V<I>) -> Self::V<I>;
 
     /// One element through a vector function.
@@ -91,10 +95,18 @@ pub(crate) trait Numeric: Element {
     fn store_partial<I: Isa>(isa: I, x: <Self::Real as Real>::V<I>, target: &mut [Self]);
 }
 
+#[inline(always)]
+fn exp64_double<I: Isa>(isa: I, mut x: I::F64x64) -> I::F64x64 {
+    for vector in x.as_mut() {
+        *vector = math::double::exp(isa, *vector);
+    }
+    x
+}
+
 macro_rules! reals {
-    ($t:ident, $v:ident, $m:ident, $x64:ident, $lanes:ident, $exp:path, $log:path;
+    ($t:ident, $v:ident, $m:ident, $x64:ident, $lanes:ident, $exp:path, $exp64:path, $log:path;
      $($method:ident = $isa_method:ident ($($argument:ident),*);)*
-     [$splat:ident $splat64:ident $is_nan:ident $is_equal:ident $select:ident
+     [$splat:ident $splat64:ident $is_nan:ident $is_equal:ident $select:ident $swap:ident
       $load:ident $load_partial:ident $store:ident $store_partial:ident]) => {
         impl Real for $t {
             type V<I: Isa> = I::$v;
@@ -136,7 +148,13 @@ macro_rules! reals {
                 isa.$select(mask, a, b)
             }
             #[inline(always)]
+            fn swap<I: Isa, const STEP: usize>(isa: I, a: Self::V<I>) -> Self::V<I> {
+                isa.$swap::<STEP>(a)
+            }
+            #[inline(always)]
             fn exp<I: Isa>(isa: I, a: Self::V<I>) -> Self::V<I> { $exp(isa, a) }
+            #[inline(always)]
+            fn exp64<I: Isa>(isa: I, a: Self::X64<I>) -> Self::X64<I> { $exp64(isa, a) }
             #[inline(always)]
             fn log<I: Isa>(isa: I, a: Self::V<I>) -> Self::V<I> { $log(isa, a) }
         }
@@ -163,17 +181,17 @@ macro_rules! reals {
 }
 
 reals! {
-    f32, F32, M32, F32x64, F32_LANES, math::exp, math::log;
+    f32, F32, M32, F32x64, F32_LANES, math::exp, onl_simd::reduce::exp_block, math::log;
     add = add_f32(a, b); sub = sub_f32(a, b); mul = mul_f32(a, b); div = div_f32(a, b);
     fma = fma_f32(a, b, c); sqrt = sqrt_f32(a); abs = abs_f32(a); min = min_f32(a, b); max = max_f32(a, b);
-    [splat_f32 splat_f32x64 is_nan_f32 eq_f32 select_f32
+    [splat_f32 splat_f32x64 is_nan_f32 eq_f32 select_f32 swap_f32
      load_f32 load_partial_f32 store_f32 store_partial_f32]
 }
 reals! {
-    f64, F64, M64, F64x64, F64_LANES, math::double::exp, math::double::log;
+    f64, F64, M64, F64x64, F64_LANES, math::double::exp, exp64_double, math::double::log;
     add = add_f64(a, b); sub = sub_f64(a, b); mul = mul_f64(a, b); div = div_f64(a, b);
     fma = fma_f64(a, b, c); sqrt = sqrt_f64(a); abs = abs_f64(a); min = min_f64(a, b); max = max_f64(a, b);
-    [splat_f64 splat_f64x64 is_nan_f64 eq_f64 select_f64
+    [splat_f64 splat_f64x64 is_nan_f64 eq_f64 select_f64 swap_f64
      load_f64 load_partial_f64 store_f64 store_partial_f64]
 }
 

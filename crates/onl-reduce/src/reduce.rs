@@ -5,14 +5,20 @@ use crate::operation::{
 };
 use crate::real::{Numeric, Real};
 use crate::{BLOCK, COLUMNS, Execution, ROWS, ReduceError, ReduceKind, integer, row};
+use onl_cpu::IsaTier;
 use onl_executor::DisjointSlice;
 use onl_simd::{Isa, SimdOp, dispatch};
 use onl_tensor::{ElementType, TensorView, TensorViewMut, bf16, f16};
 use std::marker::PhantomData;
 use std::ops::Range;
 
-/// Columns that one unit of work reduces.
+/// Columns that one unit of work reduces; the last unit of a line takes the rest too.
 const PANEL: usize = 64;
+
+/// Units of a line of columns.
+fn panels(columns: usize) -> usize {
+    (columns / PANEL).max(1)
+}
 
 /// Scratch bytes that [`reduce`] needs for an input of this type and shape. `axes` has one flag per axis; without
 /// it, the result is enough for every choice of axes.
@@ -26,7 +32,8 @@ pub fn reduce_workspace(
         ElementType::Float32 => (4, false),
         ElementType::Float64 => (8, false),
         ElementType::Float16 | ElementType::BFloat16 => (4, true),
-        _ => return 0,
+        ElementType::Int64 | ElementType::UInt64 => (8, false),
+        _ => (4, false),
     };
     let elements: usize = dims.iter().product();
     if elements == 0 {
@@ -121,7 +128,7 @@ pub fn reduce(
         ElementType::Float64 => floats::<f64>(kind, input, &layout, output, workspace, execution),
         ElementType::Float16 => floats::<f16>(kind, input, &layout, output, workspace, execution),
         ElementType::BFloat16 => floats::<bf16>(kind, input, &layout, output, workspace, execution),
-        _ => integer::reduce(kind, input, &layout, output, execution),
+        _ => integer::reduce(kind, input, &layout, output, workspace, execution),
     }
 }
 
@@ -157,7 +164,10 @@ fn floats<T: Numeric>(
         return Ok(());
     }
     if count == 0 {
-        let nothing = kind.finish(kind.empty::<T::Real>(), 0, T::Real::ZERO);
+        let nothing = kind.empty::<T::Real>().one(|isa, total| {
+            let zero = T::Real::splat(isa, T::Real::ZERO);
+            kind.finish::<T::Real, _>(isa, total, zero, zero)
+        });
         target.fill(T::round(nothing));
         return Ok(());
     }
@@ -174,9 +184,6 @@ fn floats<T: Numeric>(
             finish: None,
         };
         pass.run::<Maximum>(shifts, partials, execution)?;
-        for shift in shifts.iter_mut().filter(|s| !s.finite()) {
-            *shift = T::Real::ZERO;
-        }
     }
     let pass = Pass {
         source,
@@ -256,7 +263,7 @@ impl<T: Numeric> Pass<'_, T> {
                     );
                 })?;
         } else {
-            let panels = columns.div_ceil(PANEL);
+            let panels = panels(columns);
             let groups = target.len() / columns;
             let per_unit = count.min(BLOCK) * columns.min(PANEL);
             let spec = execution.spec(groups * panels, per_unit, 100, "columns");
@@ -276,7 +283,7 @@ impl<T: Numeric> Pass<'_, T> {
             })?;
         }
         if blocks > 1 {
-            self.merge::<O>(totals, partials, blocks, columns);
+            self.merge::<O>(totals, partials, blocks, columns, execution.tier);
         }
         Ok(())
     }
@@ -288,6 +295,7 @@ impl<T: Numeric> Pass<'_, T> {
         partials: &[T::Real],
         blocks: usize,
         columns: usize,
+        tier: IsaTier,
     ) {
         let groups = totals.chunks_exact_mut(columns);
         for (totals, partials) in groups.zip(partials.chunks_exact(blocks * columns)) {
@@ -298,21 +306,51 @@ impl<T: Numeric> Pass<'_, T> {
                 }
             }
         }
-        self.finish(0, totals);
+        dispatch(tier, Finish { pass: self, totals });
     }
 
     /// Makes results of the totals of the outputs from `first` on.
-    fn finish(&self, first: usize, totals: &mut [T::Real]) {
-        let Some(kind) = self.finish else { return };
-        let count = self.layout.reduced.len();
-        for (index, total) in totals.iter_mut().enumerate() {
-            *total = kind.finish(*total, count, self.shift(first + index));
+    #[inline(always)]
+    fn finish<I: Isa>(&self, isa: I, first: usize, totals: &mut [T::Real]) {
+        let Some(kind) = self.finish.filter(|kind| kind.has_finish()) else {
+            return;
+        };
+        let width = <T::Real as Real>::lanes::<I>();
+        let zero = T::Real::ZERO;
+        let count = T::Real::splat(isa, T::Real::from_count(self.layout.reduced.len()));
+        let mut at = first;
+        for part in totals.chunks_mut(width) {
+            let shift = if self.shifts.is_empty() {
+                T::Real::splat(isa, zero)
+            } else {
+                let shifts = &self.shifts[at..at + part.len()];
+                <T::Real as Numeric>::load_partial(isa, shifts, zero)
+            };
+            at += part.len();
+            let total = <T::Real as Numeric>::load_partial(isa, part, zero);
+            let result = kind.finish::<T::Real, I>(isa, total, count, shift);
+            <T::Real as Numeric>::store_partial(isa, result, part);
         }
     }
 
     #[inline(always)]
     fn shift(&self, output: usize) -> T::Real {
         self.shifts.get(output).copied().unwrap_or(T::Real::ZERO)
+    }
+}
+
+/// Results of all totals.
+struct Finish<'a, T: Numeric> {
+    pass: &'a Pass<'a, T>,
+    totals: &'a mut [T::Real],
+}
+
+impl<T: Numeric> SimdOp for Finish<'_, T> {
+    type Output = ();
+
+    #[inline(always)]
+    fn eval<I: Isa>(self, isa: I) {
+        self.pass.finish(isa, 0, self.totals);
     }
 }
 
@@ -333,22 +371,33 @@ impl<T: Numeric, O: Operation<T::Real>> SimdOp for RowUnits<'_, T, O> {
         let Layout { kept, reduced, .. } = self.pass.layout;
         let count = reduced.len();
         let contiguous = reduced.sizes.len() <= 1;
-        let mut gathered = [T::zeroed(); BLOCK];
+        // Distance of rows, when there is one.
+        let step = match kept.strides.as_slice() {
+            [] => Some(0),
+            [step] => Some(*step),
+            _ => None,
+        };
+        let mut gathered = None;
         for (unit, slot) in self.range.clone().zip(self.target.iter_mut()) {
-            let (output, block) = (unit / self.blocks, unit % self.blocks);
+            let (output, block) = if self.blocks == 1 {
+                (unit, 0)
+            } else {
+                (unit / self.blocks, unit % self.blocks)
+            };
             let places = block * BLOCK..count.min((block + 1) * BLOCK);
-            let start = kept.offset(output);
+            let start = step.map_or_else(|| kept.offset(output), |step| output * step);
             let elements = if contiguous {
                 &self.pass.source[start + places.start..start + places.end]
             } else {
                 let length = places.len();
+                let gathered = gathered.get_or_insert([T::zeroed(); BLOCK]);
                 gather(self.pass, start, places, &mut gathered[..length]);
                 &gathered[..length]
             };
             *slot = row::block::<T, O, I>(isa, elements, self.pass.shift(output));
         }
         if self.blocks == 1 {
-            self.pass.finish(self.range.start, self.target);
+            self.pass.finish(isa, self.range.start, self.target);
         }
     }
 }
@@ -383,44 +432,74 @@ impl<T: Numeric, O: Operation<T::Real>> SimdOp for ColumnUnits<'_, T, O> {
 
     #[inline(always)]
     fn eval<I: Isa>(self, isa: I) {
-        let Layout { kept, reduced, .. } = self.pass.layout;
-        let count = reduced.len();
-        let panels = self.columns.div_ceil(PANEL);
-        let mut offsets = [0; BLOCK];
-        for unit in self.range.clone() {
-            let (group, panel) = (unit / panels, unit % panels);
-            let (outer, block) = (group / self.blocks, group % self.blocks);
-            let columns = panel * PANEL..self.columns.min((panel + 1) * PANEL);
-            let rows = BLOCK.min(count - block * BLOCK);
-            let start = kept.offset(outer * self.columns) + columns.start;
-            let place = if reduced.sizes.len() <= 1 {
-                let step = reduced.strides.first().copied().unwrap_or(0);
-                Place {
-                    start: start + block * BLOCK * step,
-                    step,
-                    offsets: &[],
-                }
-            } else {
+        let reduced = &self.pass.layout.reduced;
+        let panels = panels(self.columns);
+        if reduced.sizes.len() > 1 {
+            let mut offsets = [0; BLOCK];
+            for unit in self.range.clone() {
+                let (start, block, rows) = self.place(unit, panels);
                 reduced.offsets(block * BLOCK, &mut offsets[..rows]);
-                Place {
+                let place = Place {
                     start,
                     step: 0,
                     offsets: &offsets[..rows],
-                }
-            };
-            let first = outer * self.columns + columns.start;
-            let shifts = if self.pass.shifts.is_empty() {
-                &[]
-            } else {
-                &self.pass.shifts[first..first + columns.len()]
-            };
-            let from = group * self.columns + columns.start;
-            // SAFETY: each unit of the region owns one panel of one group and is run once.
-            let target = unsafe { self.target.part(from..from + columns.len()) };
-            column::block::<T, O, I>(isa, self.pass.source, rows, place, shifts, target);
-            if self.blocks == 1 {
-                self.pass.finish(first, target);
+                };
+                self.unit(isa, unit, panels, rows, place);
             }
+            return;
+        }
+        let step = reduced.strides.first().copied().unwrap_or(0);
+        for unit in self.range.clone() {
+            let (start, block, rows) = self.place(unit, panels);
+            let place = Place {
+                start: start + block * BLOCK * step,
+                step,
+                offsets: &[],
+            };
+            self.unit(isa, unit, panels, rows, place);
+        }
+    }
+}
+
+impl<T: Numeric, O: Operation<T::Real>> ColumnUnits<'_, T, O> {
+    /// Columns of a unit.
+    #[inline(always)]
+    fn panel(&self, unit: usize, panels: usize) -> Range<usize> {
+        let panel = unit % panels;
+        let end = if panel + 1 == panels {
+            self.columns
+        } else {
+            (panel + 1) * PANEL
+        };
+        panel * PANEL..end
+    }
+
+    /// First element of a unit's columns, its block, and the rows of that.
+    #[inline(always)]
+    fn place(&self, unit: usize, panels: usize) -> (usize, usize, usize) {
+        let Layout { kept, reduced, .. } = self.pass.layout;
+        let group = unit / panels;
+        let (outer, block) = (group / self.blocks, group % self.blocks);
+        let start = kept.offset(outer * self.columns) + self.panel(unit, panels).start;
+        (start, block, BLOCK.min(reduced.len() - block * BLOCK))
+    }
+
+    #[inline(always)]
+    fn unit<I: Isa>(&self, isa: I, unit: usize, panels: usize, rows: usize, place: Place<'_>) {
+        let columns = self.panel(unit, panels);
+        let group = unit / panels;
+        let first = group / self.blocks * self.columns + columns.start;
+        let shifts = if self.pass.shifts.is_empty() {
+            &[]
+        } else {
+            &self.pass.shifts[first..first + columns.len()]
+        };
+        let from = group * self.columns + columns.start;
+        // SAFETY: each unit of the region owns one panel of one group and is run once.
+        let target = unsafe { self.target.part(from..from + columns.len()) };
+        column::block::<T, O, I>(isa, self.pass.source, rows, place, shifts, target);
+        if self.blocks == 1 {
+            self.pass.finish(isa, first, target);
         }
     }
 }

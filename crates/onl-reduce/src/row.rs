@@ -8,6 +8,23 @@ use onl_simd::{Isa, MAXIMUM_F32_LANES, Scalar};
 /// Virtual lanes.
 pub(crate) const LANES: usize = 64;
 
+/// Most rows that are worked on phase by phase, so that what one waits for overlaps with work on the others.
+pub(crate) const TOGETHER: usize = 8;
+
+/// How many rows are worked on phase by phase: as many as stay in a first-level cache.
+#[inline(always)]
+pub(crate) fn together(length: usize) -> usize {
+    (2048 / length.max(1)).clamp(1, TOGETHER)
+}
+
+/// First lane of a vector.
+#[inline(always)]
+pub(crate) fn first<R: Real, I: Isa>(isa: I, vector: R::V<I>) -> R {
+    let mut elements = [R::ZERO; MAXIMUM_F32_LANES];
+    R::store(isa, vector, &mut elements);
+    elements[0]
+}
+
 /// Folds 64 virtual lanes: i with i + 32, then 16, 8, 4, 2, 1.
 #[inline(always)]
 pub(crate) fn fold<R: Real, O: Operation<R>, I: Isa>(isa: I, mut lanes: R::X64<I>) -> R {
@@ -23,26 +40,34 @@ pub(crate) fn fold<R: Real, O: Operation<R>, I: Isa>(isa: I, mut lanes: R::X64<I
         )*};
     }
     whole_vectors!(32 16 8 4 2 1);
-    let mut elements = [R::ZERO; MAXIMUM_F32_LANES];
-    R::store(isa, vectors[0], &mut elements);
-    macro_rules! elements_of_one {
+    let mut vector = vectors[0];
+    macro_rules! lanes_of_one {
         ($($step:literal)*) => {$(
             if $step < width {
-                for lane in 0..$step {
-                    let other = elements[lane + $step];
-                    elements[lane] = combine::<R, O>(elements[lane], other);
-                }
+                vector = O::combine(isa, vector, R::swap::<I, $step>(isa, vector));
             }
         )*};
     }
-    elements_of_one!(8 4 2 1);
-    elements[0]
+    lanes_of_one!(8 4 2 1);
+    first::<R, I>(isa, vector)
 }
 
 /// Two totals, as the vector operation combines them.
 #[inline(always)]
 pub(crate) fn combine<R: Real, O: Operation<R>>(a: R, b: R) -> R {
     a.one(|isa: Scalar, a| O::combine(isa, a, R::splat(isa, b)))
+}
+
+/// 64 elements, one to each virtual lane.
+#[inline(always)]
+pub(crate) fn load64<T: Numeric, I: Isa>(isa: I, elements: &[T]) -> <T::Real as Real>::X64<I> {
+    let width = <T::Real as Real>::lanes::<I>();
+    let elements = &elements[..LANES];
+    let mut lanes = T::Real::splat64(isa, T::Real::ZERO);
+    for (v, vector) in lanes.as_mut().iter_mut().enumerate() {
+        *vector = T::load(isa, &elements[v * width..]);
+    }
+    lanes
 }
 
 /// Total of at most [`BLOCK`] contiguous elements.
@@ -58,10 +83,7 @@ pub(crate) fn block<T: Numeric, O: Operation<T::Real>, I: Isa>(
     let mut lanes = <T::Real as Real>::splat64(isa, O::START);
     let mut whole = source.chunks_exact(LANES);
     for elements in whole.by_ref() {
-        for (v, total) in lanes.as_mut().iter_mut().enumerate() {
-            let x = T::load(isa, &elements[v * width..]);
-            *total = O::accumulate(isa, *total, x, shift);
-        }
+        O::accumulate64(isa, &mut lanes, load64::<T, I>(isa, elements), shift);
     }
     let rest = whole.remainder();
     for (v, total) in lanes.as_mut().iter_mut().enumerate() {
@@ -69,8 +91,11 @@ pub(crate) fn block<T: Numeric, O: Operation<T::Real>, I: Isa>(
         if start + width <= rest.len() {
             *total = O::accumulate(isa, *total, T::load(isa, &rest[start..]), shift);
         } else if start < rest.len() {
-            let x = T::load_partial(isa, &rest[start..], fill);
-            *total = O::accumulate(isa, *total, x, shift);
+            let rest = &rest[start..];
+            let x = T::load_partial(isa, rest, fill);
+            let ones = [T::Real::ONE; MAXIMUM_F32_LANES];
+            let there = <T::Real as Numeric>::load_partial(isa, &ones[..rest.len()], T::Real::ZERO);
+            *total = O::accumulate_part(isa, *total, x, shift, there);
         }
     }
     fold::<T::Real, O, I>(isa, lanes)
@@ -83,13 +108,22 @@ pub(crate) fn row<T: Numeric, O: Operation<T::Real>, I: Isa>(
     source: &[T],
     shift: T::Real,
 ) -> T::Real {
-    if source.len() <= BLOCK {
-        return block::<T, O, I>(isa, source, shift);
+    let mut total = T::Real::ZERO;
+    let mut first = true;
+    // One body for all blocks; a row without elements has one too.
+    let mut rest = source;
+    loop {
+        let (part, after) = rest.split_at(rest.len().min(BLOCK));
+        let part = block::<T, O, I>(isa, part, shift);
+        total = if first {
+            part
+        } else {
+            combine::<T::Real, O>(total, part)
+        };
+        first = false;
+        rest = after;
+        if rest.is_empty() {
+            return total;
+        }
     }
-    let (first, rest) = source.split_at(BLOCK);
-    let mut total = block::<T, O, I>(isa, first, shift);
-    for part in rest.chunks(BLOCK) {
-        total = combine::<T::Real, O>(total, block::<T, O, I>(isa, part, shift));
-    }
-    total
 }

@@ -1,12 +1,12 @@
-use crate::apply::{Difference, Exponential, Parameter, ScaledExponential, apply, line};
+use crate::apply::{Difference, Parameter, ScaledExponential, apply, line};
 use crate::execution::SHORT;
 use crate::layout::{Layout, Pattern};
 use crate::operation::{ExponentialSum, Maximum, Sum};
 use crate::real::{Numeric, Real};
 use crate::reduce::{Pass, scratch};
-use crate::row::{self, LANES};
+use crate::row::{self, LANES, TOGETHER, together};
 use crate::{BLOCK, Execution, ReduceError, SOFTMAX};
-use onl_simd::{Isa, SimdOp, dispatch};
+use onl_simd::{Isa, MAXIMUM_F32_LANES, SimdOp, dispatch};
 use onl_tensor::{ElementType, TensorView, TensorViewMut, bf16, f16};
 
 /// Scratch bytes that [`softmax`] needs for rows of `length` elements at a distance of `inner`, `outer · inner` of
@@ -148,44 +148,132 @@ impl<T: Numeric> SimdOp for Rows<'_, T> {
 
     #[inline(always)]
     fn eval<I: Isa>(self, isa: I) {
-        let rows = self.source.chunks_exact(self.length);
-        for (source, target) in rows.zip(self.target.chunks_exact_mut(self.length)) {
-            let largest = row::row::<T, Maximum, I>(isa, source, T::Real::ZERO);
-            let parameters = |second| {
-                [
+        let length = self.length;
+        let elements = together(length) * length;
+        let groups = self.source.chunks(elements);
+        for (sources, targets) in groups.zip(self.target.chunks_mut(elements)) {
+            let rows = sources.chunks_exact(length);
+            let mut largest = [T::Real::ZERO; TOGETHER];
+            for (source, largest) in rows.clone().zip(&mut largest) {
+                *largest = row::row::<T, Maximum, I>(isa, source, T::Real::ZERO);
+            }
+            let mut sums = [T::Real::ZERO; TOGETHER];
+            if !self.logarithm
+                && let Some(targets) = T::as_reals(targets)
+            {
+                let results = targets.chunks_exact_mut(length);
+                for (((source, target), &largest), sum) in
+                    rows.zip(results).zip(&largest).zip(&mut sums)
+                {
+                    *sum = exponentials::<T, I>(isa, source, target, largest);
+                }
+                for (target, &sum) in targets.chunks_exact_mut(length).zip(&sums) {
+                    scale::<T::Real, I>(isa, target, T::Real::ONE.over(sum));
+                }
+                continue;
+            }
+            for ((source, &largest), sum) in rows.clone().zip(&largest).zip(&mut sums) {
+                *sum = row::row::<T, ExponentialSum, I>(isa, source, largest);
+            }
+            let results = targets.chunks_exact_mut(length);
+            for (((source, target), &largest), &sum) in rows.zip(results).zip(&largest).zip(&sums) {
+                let second = if self.logarithm {
+                    row::first::<T::Real, I>(isa, T::Real::log(isa, T::Real::splat(isa, sum)))
+                } else {
+                    T::Real::ONE.over(sum)
+                };
+                let parameters = [
                     Parameter::One(largest),
                     Parameter::One(second),
                     Parameter::One(T::Real::ZERO),
-                ]
-            };
-            if self.logarithm {
-                let sum = row::row::<T, ExponentialSum, I>(isa, source, largest);
-                line::<T, Difference, I>(isa, source, target, &parameters(sum.ln()));
-            } else if T::as_reals(target).is_some() {
-                line::<T, Exponential, I>(isa, source, target, &parameters(T::Real::ZERO));
-                let sum = row::row::<T, Sum, I>(isa, target, T::Real::ZERO);
-                scale::<T, I>(isa, target, T::Real::ONE.over(sum));
-            } else {
-                let sum = row::row::<T, ExponentialSum, I>(isa, source, largest);
-                let factor = T::Real::ONE.over(sum);
-                line::<T, ScaledExponential, I>(isa, source, target, &parameters(factor));
+                ];
+                if self.logarithm {
+                    line::<T, Difference, I>(isa, source, target, &parameters);
+                } else {
+                    line::<T, ScaledExponential, I>(isa, source, target, &parameters);
+                }
             }
         }
     }
 }
 
+/// Writes eˣ⁻ᵐ of a row and gives their sum in the order of the crate.
 #[inline(always)]
-fn scale<T: Numeric, I: Isa>(isa: I, target: &mut [T], factor: T::Real) {
+fn exponentials<T: Numeric, I: Isa>(
+    isa: I,
+    source: &[T],
+    target: &mut [T::Real],
+    largest: T::Real,
+) -> T::Real {
+    let mut sum = T::Real::ZERO;
+    let blocks = source.chunks(BLOCK).zip(target.chunks_mut(BLOCK));
+    for (index, (source, target)) in blocks.enumerate() {
+        let part = exponentials_of_block::<T, I>(isa, source, target, largest);
+        sum = if index == 0 { part } else { sum.plus(part) };
+    }
+    sum
+}
+
+#[inline(always)]
+fn exponentials_of_block<T: Numeric, I: Isa>(
+    isa: I,
+    source: &[T],
+    target: &mut [T::Real],
+    largest: T::Real,
+) -> T::Real {
     let width = <T::Real as Real>::lanes::<I>();
-    let factor = <T::Real as Real>::splat(isa, factor);
-    for part in target.chunks_mut(width) {
-        if part.len() == width {
-            let x = T::load(isa, part);
-            T::store(isa, T::Real::mul(isa, x, factor), part);
-        } else {
-            let x = T::load_partial(isa, part, T::Real::ZERO);
-            T::store_partial(isa, T::Real::mul(isa, x, factor), part);
+    let shift = T::Real::splat(isa, largest);
+    let mut lanes = T::Real::splat64(isa, T::Real::ZERO);
+    let mut sources = source.chunks_exact(LANES);
+    let mut targets = target.chunks_exact_mut(LANES);
+    for (source, target) in sources.by_ref().zip(targets.by_ref()) {
+        let mut x = row::load64::<T, I>(isa, source);
+        for vector in x.as_mut() {
+            *vector = T::Real::sub(isa, *vector, shift);
         }
+        let x = T::Real::exp64(isa, x);
+        for (v, (total, &x)) in lanes.as_mut().iter_mut().zip(x.as_ref()).enumerate() {
+            <T::Real as Numeric>::store(isa, x, &mut target[v * width..]);
+            *total = T::Real::add(isa, *total, x);
+        }
+    }
+    let rest = sources.remainder().chunks(width);
+    let targets = targets.into_remainder().chunks_mut(width);
+    for ((source, target), total) in rest.zip(targets).zip(lanes.as_mut()) {
+        if source.len() == width {
+            let x = T::Real::exp(isa, T::Real::sub(isa, T::load(isa, source), shift));
+            <T::Real as Numeric>::store(isa, x, target);
+            *total = T::Real::add(isa, *total, x);
+        } else {
+            // Lanes that are filled have an ordinary exponential, 1, of which nothing is added.
+            let x = T::load_partial(isa, source, largest);
+            let x = T::Real::exp(isa, T::Real::sub(isa, x, shift));
+            <T::Real as Numeric>::store_partial(isa, x, target);
+            let there = [T::Real::ONE; MAXIMUM_F32_LANES];
+            let there = T::Real::load_partial(isa, &there[..source.len()], T::Real::ZERO);
+            *total = T::Real::add(isa, *total, T::Real::mul(isa, x, there));
+        }
+    }
+    row::fold::<T::Real, Sum, I>(isa, lanes)
+}
+
+#[inline(always)]
+fn scale<R: Real, I: Isa>(isa: I, target: &mut [R], factor: R) {
+    let width = R::lanes::<I>();
+    let factor = R::splat(isa, factor);
+    let mut parts = target.chunks_exact_mut(width);
+    for part in parts.by_ref() {
+        let x = R::mul(isa, <R as Numeric>::load(isa, part), factor);
+        <R as Numeric>::store(isa, x, part);
+    }
+    let part = parts.into_remainder();
+    if !part.is_empty() {
+        let x = R::mul(
+            isa,
+            <R as Numeric>::load_partial(isa, part, R::ZERO),
+            factor,
+        );
+        <R as Numeric>::store_partial(isa, x, part);
     }
 }
 

@@ -1,19 +1,21 @@
 //! The k largest or smallest elements of rows.
 
-use crate::order::{Key, Order, Ordered, for_ordered};
+use crate::order::{Float, Key, Order, Ordered, for_ordered, stored, stored_mut};
 use crate::{Execution, ReduceError, TOP_K};
 use bytemuck::Pod;
 use onl_executor::DisjointSlice;
 use onl_simd::{Isa, SimdOp, dispatch};
-use onl_tensor::{ElementType, TensorView, TensorViewMut, bf16, f16};
+use onl_tensor::{ElementType, TensorView, TensorViewMut};
 use std::ops::Range;
 
 /// Fewest elements of a segment: longer rows are searched in segments, whose candidates are then compared.
 const SEGMENT: usize = 1 << 15;
 /// Candidates that are collected beyond the k best before the worst of them are dropped.
-const SPARE: usize = 512;
+const SPARE: usize = 64;
 /// Elements that are compared with the worst candidate at once.
-const STRIP: usize = 64;
+const STRIP: usize = 32;
+/// Most candidates that are kept in order while a row is searched, so that the worst of them is always known.
+const SORTED: usize = 32;
 
 /// Which elements of which rows: those of `outer · inner` rows, where element `n` of row `(o, i)` is
 /// `input[(o · length + n) · inner + i]`.
@@ -87,14 +89,14 @@ trait Ranked: Ordered {
 }
 
 macro_rules! ranked {
-    ($($t:ty: $rank:ty, $key:ident as $unsigned:ty;)*) => {$(
+    ($($t:ty: $rank:ty, $unsigned:ty;)*) => {$(
         impl Ranked for $t {
             type Rank = $rank;
 
             #[inline(always)]
             fn rank(key: Self::Key, place: usize) -> $rank {
                 let shifted = (key as $unsigned) ^ (<Self::Key as Key>::LOWEST as $unsigned);
-                (shifted as $rank) << 32 | <$rank>::from(!(place as u32))
+                <$rank>::from(shifted) << 32 | <$rank>::from(!(place as u32))
             }
 
             #[inline(always)]
@@ -105,9 +107,8 @@ macro_rules! ranked {
     )*};
 }
 ranked! {
-    f32: u64, key as u32; f64: u128, key as u64; f16: u64, key as u16; bf16: u64, key as u16;
-    i8: u64, key as u8; i16: u64, key as u16; i32: u64, key as u32; i64: u128, key as u64;
-    u8: u64, key as u8; u16: u64, key as u16; u32: u64, key as u32; u64: u128, key as u64;
+    i8: u64, u8; i16: u64, u16; i32: u64, u32; i64: u128, u64;
+    Float<i16>: u64, u16; Float<i32>: u64, u32; Float<i64>: u128, u64;
 }
 
 /// The k largest or smallest elements of each row with their places, best first, of equal elements the earlier first
@@ -157,7 +158,7 @@ fn run<T: Ranked>(
     workspace: &mut [u8],
     execution: &Execution<'_>,
 ) -> Result<(), ReduceError> {
-    let source = input.as_slice::<T>()?;
+    let source: &[T] = stored(&input);
     let capacity = top.capacity();
     let lanes = execution.lanes.count();
     let needed = (capacity * lanes + top.partials()) * size_of::<T::Rank>();
@@ -172,10 +173,10 @@ fn run<T: Ranked>(
     let search = Search {
         source,
         top,
-        order: Order::new(top.largest, top.largest),
+        order: Order::new(input.element_type(), top.largest, top.largest),
     };
     let result = Outputs {
-        values: DisjointSlice::new(values.as_slice_mut::<T>()?),
+        values: DisjointSlice::new(stored_mut(values)),
         places: DisjointSlice::new(places.as_slice_mut::<i64>()?),
     };
     let (rows, length, segments) = (top.rows(), top.shape[1], top.segments());
@@ -346,6 +347,21 @@ impl<T: Ranked> SimdOp for Collect<'_, T> {
                 if worst.is_some_and(|worst| key <= worst) {
                     continue;
                 }
+                let rank = T::rank(key, at);
+                if k <= SORTED {
+                    // The last of k candidates makes room.
+                    let mut slot = if count == k { k - 1 } else { count };
+                    count = slot + 1;
+                    while slot > 0 && candidates[slot - 1] < rank {
+                        candidates[slot] = candidates[slot - 1];
+                        slot -= 1;
+                    }
+                    candidates[slot] = rank;
+                    if count == k {
+                        worst = Some(source[T::place(candidates[k - 1]) * step].key(order));
+                    }
+                    continue;
+                }
                 if count == candidates.len() {
                     candidates.select_nth_unstable_by(k - 1, |a, b| b.cmp(a));
                     count = k;
@@ -355,7 +371,7 @@ impl<T: Ranked> SimdOp for Collect<'_, T> {
                         continue;
                     }
                 }
-                candidates[count] = T::rank(key, at);
+                candidates[count] = rank;
                 count += 1;
             }
             place = end;

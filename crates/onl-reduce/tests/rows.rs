@@ -3,8 +3,10 @@
 mod common;
 
 use common::{everywhere, numbers, ordered, same_bits};
-use onl_reduce::{Execution, LayerNorm, layer_norm, softmax, softmax_workspace};
-use onl_tensor::{AlignedBuffer, Element, TensorView, TensorViewMut, f16};
+use onl_reduce::{
+    Execution, LayerNorm, layer_norm, layer_norm_workspace, softmax, softmax_workspace,
+};
+use onl_tensor::{AlignedBuffer, Element, ElementType, TensorView, TensorViewMut, f16};
 
 fn run_softmax<T: Element>(
     shape: [usize; 3],
@@ -193,12 +195,15 @@ fn layer_norm_follows_the_stated_order() {
                 let mut actual = vec![0.0f32; rows * length];
                 let mut statistics = [vec![0.0f32; rows], vec![0.0f32; rows]];
                 let [mean, deviation] = &mut statistics;
+                let bytes = layer_norm_workspace(ElementType::Float32, rows, length);
+                let mut workspace = AlignedBuffer::zeroed(bytes).unwrap();
                 layer_norm(
                     TensorView::from_slice(&dims, &values).unwrap(),
                     &norm,
                     &mut TensorViewMut::from_slice(&dims, &mut actual).unwrap(),
                     Some(mean),
                     Some(deviation),
+                    workspace.as_bytes_mut(),
                     execution,
                 )
                 .unwrap();
@@ -235,6 +240,7 @@ fn parameters_that_do_not_fit_are_errors() {
             &mut TensorViewMut::from_slice(&[2, 3], &mut result).unwrap(),
             None,
             None,
+            &mut [],
             execution,
         );
         assert!(outcome.is_err(), "{name}");
