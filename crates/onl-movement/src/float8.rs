@@ -71,39 +71,38 @@ impl Float8 {
 
     /// Nearest byte, ties to even. A value beyond the largest one (after rounding) becomes the largest one when
     /// `saturate` is set, else infinity, or NaN in formats without it.
-    #[inline(always)]
     pub fn encode(self, value: f32, saturate: bool) -> u8 {
-        let bits = value.to_bits();
-        let (sign, magnitude) = (bits >> 24 & 0x80, bits & 0x7fff_ffff);
-        let drop = 23 - self.mantissa_bits;
+        self.encoder(saturate).encode(value)
+    }
+
+    /// What [`encode`](Self::encode) needs to know of the format, worked out once.
+    pub(crate) fn encoder(self, saturate: bool) -> Encoder {
         let bias = 127 - self.bias as u32;
-        // Normal numbers: rounded on their bits, then the exponent is rebased.
-        let rounded = (magnitude + (1 << (drop - 1)) - 1 + (magnitude >> drop & 1)) >> drop;
-        let normal = rounded.wrapping_sub(bias << self.mantissa_bits);
-        // Denormal numbers: added to a power of two whose last place is theirs.
-        let magic = (bias + 1 + drop) << 23;
-        let sum = f32::from_bits(magnitude) + f32::from_bits(magic);
-        let denormal = sum.to_bits().wrapping_sub(magic);
-        let is_denormal = magnitude < (bias + 1) << 23;
-        let code = if is_denormal { denormal } else { normal };
-        let (largest, unsigned_zero) = (u32::from(self.largest_code()), self.unsigned_zero());
-        let nan = if unsigned_zero { 0x80 } else { 0x7f | sign };
-        let beyond = match (saturate, self.kind) {
-            (true, _) => largest | sign,
-            (false, Float8Kind::E5M2) => 0x7c | sign,
-            (false, _) => nan,
-        };
-        let inside = if unsigned_zero && code == 0 {
-            0
+        let drop = 23 - self.mantissa_bits;
+        let largest = u32::from(self.largest_code());
+        let (nan, signed) = if self.unsigned_zero() {
+            (0x80, 0)
         } else {
-            code | sign
+            (0x7f, 0x80)
         };
-        let result = if !is_denormal && normal > largest {
-            beyond
-        } else {
-            inside
+        let (beyond, beyond_signed) = match (saturate, self.kind) {
+            (true, _) => (largest, 0x80),
+            (false, Float8Kind::E5M2) => (0x7c, 0x80),
+            (false, _) => (nan, signed),
         };
-        (if magnitude > 0x7f80_0000 { nan } else { result }) as u8
+        Encoder {
+            drop,
+            half: (1 << (drop - 1)) - 1,
+            rebase: bias << self.mantissa_bits,
+            magic: (bias + 1 + drop) << 23,
+            smallest_normal: (bias + 1) << 23,
+            largest,
+            beyond,
+            beyond_signed,
+            nan,
+            nan_signed: signed,
+            zero_signed: signed,
+        }
     }
 
     fn largest_code(self) -> u8 {
@@ -112,6 +111,57 @@ impl Float8 {
             Float8Kind::E5M2 => 0x7b,
             Float8Kind::E4M3FNUZ | Float8Kind::E5M2FNUZ => 0x7f,
         }
+    }
+}
+
+/// Constants of an encoding into 8-bit floats; `…_signed` masks the sign that a result keeps.
+#[derive(Clone, Copy)]
+pub(crate) struct Encoder {
+    /// Mantissa bits of f32 that are dropped.
+    drop: u32,
+    /// Half of their range less one.
+    half: u32,
+    rebase: u32,
+    magic: u32,
+    smallest_normal: u32,
+    largest: u32,
+    beyond: u32,
+    beyond_signed: u32,
+    nan: u32,
+    nan_signed: u32,
+    zero_signed: u32,
+}
+
+impl Encoder {
+    /// Selections of whole values throughout, so that loops of it compile to vectors.
+    #[inline(always)]
+    pub(crate) fn encode(&self, value: f32) -> u8 {
+        let bits = value.to_bits();
+        let (sign, magnitude) = (bits >> 24 & 0x80, bits & 0x7fff_ffff);
+        // Normal numbers: rounded on their bits, then the exponent is rebased.
+        let rounded = magnitude
+            .wrapping_add(self.half)
+            .wrapping_add(magnitude >> self.drop & 1);
+        let normal = (rounded >> self.drop).wrapping_sub(self.rebase);
+        // Denormal numbers: added to a power of two whose last place is theirs.
+        let sum = f32::from_bits(magnitude) + f32::from_bits(self.magic);
+        let denormal = sum.to_bits().wrapping_sub(self.magic);
+        let is_normal = magnitude >= self.smallest_normal;
+        let code = if is_normal { normal } else { denormal };
+        let kept = if code == 0 {
+            sign & self.zero_signed
+        } else {
+            sign
+        };
+        let inside = code | kept;
+        let beyond = self.beyond | sign & self.beyond_signed;
+        let result = if is_normal & (normal > self.largest) {
+            beyond
+        } else {
+            inside
+        };
+        let nan = self.nan | sign & self.nan_signed;
+        (if magnitude > 0x7f80_0000 { nan } else { result }) as u8
     }
 }
 

@@ -142,19 +142,27 @@ pub fn gather_elements(
         let source = <U as Unit>::of(&input)?;
         let target = <U as Unit>::of_mut(output)?;
         let spec = execution.spec(target.len() / inner, inner, 1000, "");
+        if size == 0 {
+            bad.report(0);
+            return Ok::<(), MovementError>(());
+        }
         execution.lanes.region_over(&GATHER, spec, target, inner, |chunk, part| {
             let mut rows = Rows::at(&shape[..last], &strides[..last], 0, chunk.range.start);
             let (step, stride) = (steps[axis], strides[last] as usize);
             for (row, line) in chunk.range.zip(part.chunks_exact_mut(inner)) {
-                let source = &source[rows.start as usize..];
+                let source = &source[rows.start as usize..][..(size - 1) * step + (inner - 1) * stride + 1];
                 let indices = &indices[row * inner..][..inner];
-                let mut column = 0;
+                // Bad indices are looked for behind the line, which is then read without a branch per element.
+                let mut all_good = true;
                 for (k, (slot, index)) in line.iter_mut().zip(indices).enumerate() {
-                    match index.resolve(size) {
-                        Some(index) => slot.clone_from(&source[column + index * step]),
-                        None => bad.report(row * inner + k),
-                    }
-                    column += stride;
+                    let index = index.resolve(size);
+                    all_good &= index.is_some();
+                    // SAFETY: an index that was resolved is below the size, and 0 stands in for others, so the
+                    // element lies in the source, which reaches to the last index of the last column.
+                    slot.clone_from(unsafe { source.get_unchecked(index.unwrap_or(0) * step + k * stride) });
+                }
+                if !all_good && let Some(k) = indices.iter().position(|i| i.resolve(size).is_none()) {
+                    bad.report(row * inner + k);
                 }
                 rows.advance();
             }

@@ -1,6 +1,7 @@
 //! Kernels that move data: transpose, concat, split, slice, gather, scatter, expand, tile, pad, cast and their kin.
 //!
-//! Movement works by the width of an element, not by its type: 1, 2, 4, 8 and 16 bytes, and strings. Every output
+//! Movement works by the width of an element, not by its type: 1, 2, 4, 8 and 16 bytes, strings,
+//! and for some operators 2 and 4 bits. Every output
 //! element is written exactly once with a copy of one input element (or a fill value), so bits cannot depend on how
 //! the work is divided. Casts are the exception: they compute, element by element.
 //!
@@ -14,6 +15,7 @@ mod execution;
 mod float8;
 mod gather;
 mod indices;
+mod packed;
 mod pad;
 mod scatter;
 mod select;

@@ -51,13 +51,27 @@ impl Reduction {
     /// Whether elements of a type can be reduced so.
     pub fn serves(self, element_type: ElementType) -> bool {
         use ElementType::*;
-        match (self, element_type) {
-            (Reduction::None, _) => true,
-            (Reduction::Add, String | Complex64 | Complex128) => true,
-            (Reduction::Mul, Complex64 | Complex128) => true,
-            (_, Float32 | Float64 | Float16 | BFloat16 | Bool) => true,
-            (_, UInt8 | UInt16 | UInt32 | UInt64 | Int8 | Int16 | Int32 | Int64) => true,
-            _ => false,
+        let number = matches!(
+            element_type,
+            Float32
+                | Float64
+                | Float16
+                | BFloat16
+                | Bool
+                | UInt8
+                | UInt16
+                | UInt32
+                | UInt64
+                | Int8
+                | Int16
+                | Int32
+                | Int64
+        );
+        match self {
+            Reduction::None => true,
+            Reduction::Add => number || matches!(element_type, String | Complex64 | Complex128),
+            Reduction::Mul => number || matches!(element_type, Complex64 | Complex128),
+            Reduction::Max | Reduction::Min => number,
         }
     }
 }
@@ -93,16 +107,25 @@ reduce!(bf16: |a, b| bf16::from_f32(a.to_f32() + b.to_f32()), bf16::from_f32(a.t
     if a.is_nan() || a > b { a } else { b }, if a.is_nan() || a < b { a } else { b });
 reduce!(Bool: |a, b| Bool(a.0 | b.0), Bool(a.0 & b.0), Bool(a.0 | b.0), Bool(a.0 & b.0));
 
+/// A combination of runs made of one of elements.
+fn each<T>(one: impl Fn(&mut T, &T) + Sync) -> impl Fn(&mut [T], &[T]) + Sync {
+    move |slots, updates| {
+        for (slot, update) in slots.iter_mut().zip(updates) {
+            one(slot, update);
+        }
+    }
+}
+
 /// Writes updates into a target that holds the data.
 trait Updates {
-    /// Applies `combine` to every slot that an index selects.
-    fn apply<T: Send + Sync, I: Index>(
+    /// Applies `combine` to all slots that indices select, as many at once as lie side by side, with their updates.
+    fn apply<T: Send + Sync>(
         &self,
         target: &mut [T],
-        indices: &[I],
+        indices: &Indices<'_>,
         updates: &[T],
         bad: &FirstBad,
-        combine: impl Fn(&mut T, &T) + Sync,
+        combine: impl Fn(&mut [T], &[T]) + Sync,
     ) -> Result<(), MovementError>;
 }
 
@@ -140,9 +163,7 @@ fn scatter(
         })?;
         if reduction == Reduction::None {
             let updates = <U as Unit>::of(updates)?;
-            by_index!(*positions, indices => {
-                plan.apply(target, indices, updates, bad, |slot: &mut U, update| slot.clone_from(update))
-            })?;
+            plan.apply(target, positions, updates, bad, |slots: &mut [U], updates| U::copy_run(updates, slots))?;
         }
         Ok::<(), MovementError>(())
     })?;
@@ -151,21 +172,19 @@ fn scatter(
             match element_type {
                 $(ElementType::$name => {
                     let (target, updates) = (output.as_slice_mut::<$t>()?, updates.as_slice::<$t>()?);
-                    by_index!(*positions, indices => match reduction {
+                    match reduction {
                         Reduction::None => Ok(()),
-                        Reduction::Add => plan.apply(target, indices, updates, bad, |slot, &x| *slot = slot.add(x)),
-                        Reduction::Mul => plan.apply(target, indices, updates, bad, |slot, &x| *slot = slot.mul(x)),
-                        Reduction::Max => plan.apply(target, indices, updates, bad, |slot, &x| *slot = Reduce::max(*slot, x)),
-                        Reduction::Min => plan.apply(target, indices, updates, bad, |slot, &x| *slot = Reduce::min(*slot, x)),
-                    })
+                        Reduction::Add => plan.apply(target, positions, updates, bad, each(|slot, &x| *slot = Reduce::add(*slot, x))),
+                        Reduction::Mul => plan.apply(target, positions, updates, bad, each(|slot, &x| *slot = Reduce::mul(*slot, x))),
+                        Reduction::Max => plan.apply(target, positions, updates, bad, each(|slot, &x| *slot = Reduce::max(*slot, x))),
+                        Reduction::Min => plan.apply(target, positions, updates, bad, each(|slot, &x| *slot = Reduce::min(*slot, x))),
+                    }
                 })*
                 ElementType::Complex64 => complex!(f32),
                 ElementType::Complex128 => complex!(f64),
                 ElementType::String => {
                     let (target, updates) = (output.as_strings_mut()?, updates.as_strings()?);
-                    by_index!(*positions, indices => {
-                        plan.apply(target, indices, updates, bad, |slot, update| slot.push_str(update))
-                    })
+                    plan.apply(target, positions, updates, bad, each(|slot: &mut String, update: &String| slot.push_str(update)))
                 }
                 _ => Ok(()),
             }
@@ -173,18 +192,36 @@ fn scatter(
     }
     macro_rules! complex {
         ($t:ty) => {{
-            let (target, updates) = (output.as_slice_mut::<Complex<$t>>()?, updates.as_slice::<Complex<$t>>()?);
-            by_index!(*positions, indices => match reduction {
-                Reduction::Mul => plan.apply(target, indices, updates, bad, |slot, x| {
-                    *slot = Complex {
-                        re: slot.re * x.re - slot.im * x.im,
-                        im: slot.re * x.im + slot.im * x.re,
-                    };
-                }),
-                _ => plan.apply(target, indices, updates, bad, |slot, x| {
-                    *slot = Complex { re: slot.re + x.re, im: slot.im + x.im };
-                }),
-            })
+            let (target, updates) = (
+                output.as_slice_mut::<Complex<$t>>()?,
+                updates.as_slice::<Complex<$t>>()?,
+            );
+            match reduction {
+                Reduction::Mul => plan.apply(
+                    target,
+                    positions,
+                    updates,
+                    bad,
+                    each(|slot: &mut Complex<$t>, x| {
+                        *slot = Complex {
+                            re: slot.re * x.re - slot.im * x.im,
+                            im: slot.re * x.im + slot.im * x.re,
+                        };
+                    }),
+                ),
+                _ => plan.apply(
+                    target,
+                    positions,
+                    updates,
+                    bad,
+                    each(|slot: &mut Complex<$t>, x| {
+                        *slot = Complex {
+                            re: slot.re + x.re,
+                            im: slot.im + x.im,
+                        };
+                    }),
+                ),
+            }
         }};
     }
     if reduction == Reduction::None {
@@ -241,13 +278,13 @@ struct LinesAlong<'a> {
 }
 
 impl Updates for LinesAlong<'_> {
-    fn apply<T: Send + Sync, I: Index>(
+    fn apply<T: Send + Sync>(
         &self,
         target: &mut [T],
-        indices: &[I],
+        indices: &Indices<'_>,
         updates: &[T],
         bad: &FirstBad,
-        combine: impl Fn(&mut T, &T) + Sync,
+        combine: impl Fn(&mut [T], &[T]) + Sync,
     ) -> Result<(), MovementError> {
         if updates.is_empty() {
             return Ok(());
@@ -267,43 +304,54 @@ impl Updates for LinesAlong<'_> {
             None => (&[][..], 1),
         };
         let leading_steps = &steps[axis + 1..][..leading.len()];
+        let step = steps[axis] as usize;
         let target = Shared::new(target);
         let spec = self.execution.spec(outer * inner, along, 1500, "lines");
         self.execution.lanes.region(&SCATTER, spec, |chunk| {
             let mut at = chunk.range.start;
             let mut base = Rows::at(&shape[..axis], &steps[..axis], 0, at / inner);
+            // The run of updates from `position` on meets slots from `start` on, `step` apart for indices.
+            let apply = |position: usize, start: usize, length: usize, stride: usize| {
+                let updates = &updates[position..][..length];
+                by_index!(*indices, indices => {
+                    let indices = &indices[position..][..length];
+                    for (k, (index, update)) in indices.iter().zip(updates).enumerate() {
+                        match index.resolve(size) {
+                            // SAFETY: indices are no larger than the data besides the axis, and the index lies
+                            // inside the axis, so the slot lies inside the target. Slots of different coordinates
+                            // besides the axis differ, and these are of this chunk alone.
+                            Some(index) => unsafe {
+                                let slot = target.start().add(start + k * stride + index * step);
+                                combine(std::slice::from_mut(&mut *slot), std::slice::from_ref(update));
+                            },
+                            None => bad.report(position + k),
+                        }
+                    }
+                });
+            };
             while at < chunk.range.end {
                 let columns = at % inner..(at % inner + chunk.range.end - at).min(inner);
                 let first = at / inner * along * inner;
-                for line in 0..along {
-                    let mut column = columns.start;
-                    let mut rows =
-                        Rows::at(leading, leading_steps, base.start as usize, column / run);
-                    while column < columns.end {
-                        let within = column % run;
-                        let length = (run - within).min(columns.end - column);
-                        let position = first + line * inner + column;
-                        let start = rows.start as usize + within;
-                        for (k, (index, update)) in indices[position..][..length]
-                            .iter()
-                            .zip(&updates[position..][..length])
-                            .enumerate()
-                        {
-                            match index.resolve(size) {
-                                // SAFETY: indices are no larger than the data besides the axis, and the index lies
-                                // inside the axis, so the slot lies inside the target. Slots of different
-                                // coordinates besides the axis differ, and these are of this chunk alone.
-                                Some(index) => unsafe {
-                                    let slot = target
-                                        .start()
-                                        .add(start + k + index * steps[axis] as usize);
-                                    combine(&mut *slot, update);
-                                },
-                                None => bad.report(position + k),
-                            }
+                let start = base.start as usize;
+                if inner == 1 {
+                    apply(first, start, along, 0);
+                } else if leading.is_empty() {
+                    for line in 0..along {
+                        let position = first + line * inner + columns.start;
+                        apply(position, start + columns.start, columns.len(), 1);
+                    }
+                } else {
+                    for line in 0..along {
+                        let mut column = columns.start;
+                        let mut rows = Rows::at(leading, leading_steps, start, column / run);
+                        while column < columns.end {
+                            let within = column % run;
+                            let length = (run - within).min(columns.end - column);
+                            let position = first + line * inner + column;
+                            apply(position, rows.start as usize + within, length, 1);
+                            column += length;
+                            rows.advance();
                         }
-                        column += length;
-                        rows.advance();
                     }
                 }
                 at += columns.len();
@@ -360,32 +408,37 @@ struct SlicesAt<'a> {
 }
 
 impl Updates for SlicesAt<'_> {
-    fn apply<T: Send + Sync, I: Index>(
+    fn apply<T: Send + Sync>(
         &self,
         target: &mut [T],
-        indices: &[I],
+        indices: &Indices<'_>,
         updates: &[T],
         bad: &FirstBad,
-        combine: impl Fn(&mut T, &T) + Sync,
+        combine: impl Fn(&mut [T], &[T]) + Sync,
     ) -> Result<(), MovementError> {
         let inner = self.tuples.inner;
+        let slice_of = |tuple| by_index!(*indices, values => self.tuples.start(values, tuple, bad));
         if inner == 0 || updates.is_empty() {
             // No slot is written, and still a bad index is an error.
-            (0..self.tuples.count).any(|tuple| self.tuples.start(indices, tuple, bad).is_none());
+            (0..self.tuples.count).any(|tuple| slice_of(tuple).is_none());
             return Ok(());
         }
         let length = target.len();
         let target = Shared::new(target);
         let columns = |columns: Range<usize>| {
             for tuple in 0..self.tuples.count {
-                let Some(start) = self.tuples.start(indices, tuple, bad) else {
+                let Some(start) = slice_of(tuple) else {
                     continue;
                 };
                 assert!(start + inner <= length, "a slice lies inside the target");
                 let updates = &updates[tuple * inner..][..inner][columns.clone()];
-                for (column, update) in columns.clone().zip(updates) {
-                    // SAFETY: inside the target, as was just checked; a chunk owns its columns of every slice.
-                    unsafe { combine(&mut *target.start().add(start + column), update) };
+                // SAFETY: inside the target, as was just checked; a chunk owns its columns of every slice.
+                unsafe {
+                    let slots = target.start().add(start + columns.start);
+                    combine(
+                        std::slice::from_raw_parts_mut(slots, columns.len()),
+                        updates,
+                    );
                 }
             }
         };

@@ -13,6 +13,10 @@ pub const fn count_blocks(elements: usize) -> usize {
     elements.div_ceil(BLOCK)
 }
 
+fn fill<T: Clone>(slots: &mut [T], value: &T) {
+    slots.fill(value.clone());
+}
+
 /// The first `count` integers of scratch memory, which is aligned to a cache line.
 ///
 /// # Panics
@@ -219,7 +223,7 @@ pub fn one_hot(
         let row = depth * inner;
         let spec = execution.spec(target.len() / row, row, 150, "");
         execution.lanes.region_over(&ONE_HOT, spec, target, row, |chunk, part| {
-            part.fill(values[0].clone());
+            fill(part, &values[0]);
             let places = &places[chunk.range.start * inner..chunk.range.end * inner];
             for (places, row) in places.chunks_exact(inner).zip(part.chunks_exact_mut(row)) {
                 for (i, &place) in places.iter().enumerate() {

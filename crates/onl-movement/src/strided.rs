@@ -1,7 +1,8 @@
 //! Copies from a strided view of the input into a contiguous output: slices, expansion, tiling.
 
+use crate::packed::copy_packed;
 use crate::transpose::transpose_blocks;
-use crate::unit::{Unit, by_unit, check_output};
+use crate::unit::{Unit, by_unit, check_output, copy_rows, repeat};
 use crate::{Execution, MovementError, STRIDED};
 use onl_simd::{Isa, SimdOp, dispatch};
 use onl_tensor::{Shape, TensorView, TensorViewMut, row_major_strides};
@@ -203,6 +204,16 @@ pub(crate) fn copy_layout(
     if layout.len() == 0 {
         return Ok(());
     }
+    if let bits @ (2 | 4) = input.element_type().bits() {
+        return copy_packed(
+            bits,
+            input.bytes(),
+            &layout,
+            output.bytes_mut(),
+            execution,
+            site,
+        );
+    }
     let width = input.element_type().bits() / 8;
     if let Some((wide, wide_width)) = layout.widened(width, input.len()) {
         macro_rules! wide {
@@ -296,9 +307,25 @@ impl<T: Unit> SimdOp for Runs<'_, T> {
             let piece = (length - column).min(target.len());
             let (part, behind) = target.split_at_mut(piece * rest);
             let mut start = rows.start + column as isize * stride;
-            for line in part.chunks_exact_mut(piece) {
-                copy_row(self.source, start, stride, line);
-                start += step;
+            match (stride, step) {
+                (1, 0) if rest > 1 => repeat(&self.source[start as usize..][..piece], part),
+                (1, _) if rest > 1 => {
+                    let last = start + (rest - 1) as isize * step;
+                    let inside = start.min(last) >= 0
+                        && start.max(last) as usize + piece <= self.source.len();
+                    assert!(inside, "rows lie inside the source");
+                    // SAFETY: first and last row lie inside the source, and the rows fill the part.
+                    unsafe {
+                        let source = self.source.as_ptr().offset(start);
+                        copy_rows(source, step, part.as_mut_ptr(), piece, piece, rest);
+                    }
+                }
+                _ => {
+                    for line in part.chunks_exact_mut(piece) {
+                        copy_row(self.source, start, stride, line);
+                        start += step;
+                    }
+                }
             }
             target = behind;
             column = 0;

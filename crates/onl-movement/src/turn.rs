@@ -4,9 +4,12 @@
 //! log2(16 / W) times (a perfect shuffle each) turns pieces of `16 / W` lines of as many elements into their
 //! transposition, in every piece of the register at once.
 
-use crate::unit::Unit;
+use crate::unit::{Unit, copy_bytes};
 use onl_cpu::IsaTier;
 use onl_simd::Isa;
+
+/// Bytes of a cache line.
+const LINE: usize = 64;
 
 /// A register of 16-byte pieces.
 trait Register: Copy {
@@ -39,7 +42,7 @@ impl Portable {
         for (at, slot) in result.iter_mut().enumerate() {
             let element = at / W;
             let byte = from + element / 2 * W + at % W;
-            *slot = if element % 2 == 0 {
+            *slot = if element.is_multiple_of(2) {
                 self.0[byte]
             } else {
                 other.0[byte]
@@ -199,6 +202,28 @@ mod neon {
     }
 }
 
+/// Transposes the elements of every piece of `R` registers by perfect shuffles.
+#[inline(always)]
+fn interleave<V: Register, const W: usize, const R: usize>(lines: &mut [V; R]) {
+    for _ in 0..R.ilog2() {
+        let before = *lines;
+        for k in 0..R / 2 {
+            lines[2 * k] = before[k].low::<W>(before[k + R / 2]);
+            lines[2 * k + 1] = before[k].high::<W>(before[k + R / 2]);
+        }
+    }
+}
+
+/// The register of one piece that every processor of the architecture has.
+#[cfg(target_arch = "x86_64")]
+type Small = std::arch::x86_64::__m128i;
+/// The register of one piece that every processor of the architecture has.
+#[cfg(target_arch = "aarch64")]
+type Small = std::arch::aarch64::uint8x16_t;
+/// The register of one piece.
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+type Small = Portable;
+
 /// A block to transpose: `target[row · row_step + column] = source[column · column_step + row]`.
 #[derive(Clone, Copy)]
 pub(crate) struct Block<T> {
@@ -231,32 +256,68 @@ impl<T: Unit> Block<T> {
                 2 => self.turn_width::<I, 2, 8>(),
                 4 => self.turn_width::<I, 4, 4>(),
                 8 => self.turn_width::<I, 8, 2>(),
-                _ => self.elements(0, self.rows, 0, self.columns),
+                _ => self.elements(0, self.columns),
+            }
+        }
+    }
+
+    /// Transposes the block in groups of rows that come from one cache line of each column: what is read of a line is
+    /// used at once, and the group's rows are written from end to end.
+    ///
+    /// # Safety
+    /// As [`turn`](Self::turn); elements are of `W` bytes, and `R · W` is 16.
+    #[inline(always)]
+    unsafe fn turn_width<I: Isa, const W: usize, const R: usize>(self) {
+        // SAFETY: the caller's promise; groups lie inside the block.
+        unsafe {
+            if self.rows < R {
+                match (self.rows, self.column_step) {
+                    (2, 2) => self.few_rows::<2>(),
+                    (3, 3) => self.few_rows::<3>(),
+                    (4, 4) => self.few_rows::<4>(),
+                    _ if self.columns >= R => self.flat::<W, R>(),
+                    _ => self.elements(0, self.columns),
+                }
+                return;
+            }
+            if self.row_step == self.columns {
+                match self.columns {
+                    2 => return self.few_columns::<2>(),
+                    3 => return self.few_columns::<3>(),
+                    _ => {}
+                }
+            }
+            let mut row = 0;
+            while row < self.rows {
+                let first = row.min(self.rows - R);
+                let rows = (self.rows - first).min(LINE / W);
+                let group = Block {
+                    source: self.source.add(first),
+                    target: self.target.add(first * self.row_step),
+                    rows,
+                    ..self
+                };
+                group.turn_group::<I, W, R>();
+                row = first + rows;
             }
         }
     }
 
     /// # Safety
-    /// As [`turn`](Self::turn); elements are of `W` bytes, and `R · W` is 16.
+    /// As [`turn_width`](Self::turn_width), with at least `R` rows.
     #[inline(always)]
-    unsafe fn turn_width<I: Isa, const W: usize, const R: usize>(self) {
+    unsafe fn turn_group<I: Isa, const W: usize, const R: usize>(self) {
         let mut column = 0;
         // SAFETY: the caller's promise; each register is one of the tier.
         unsafe {
-            if self.rows < R {
-                match (self.rows, self.column_step) {
-                    (1, _) => {}
-                    (2, 2) => return self.few_rows::<2>(),
-                    (3, 3) => return self.few_rows::<3>(),
-                    (4, 4) => return self.few_rows::<4>(),
-                    _ => {}
-                }
-                return self.elements(0, self.rows, 0, self.columns);
-            }
             match I::TIER {
                 #[cfg(target_arch = "x86_64")]
                 IsaTier::Avx512 => {
-                    self.strips::<std::arch::x86_64::__m512i, W, R>(&mut column);
+                    // Stores of a line that lie across two cost more than twice as many that mostly do not.
+                    let target = self.target as usize | (self.row_step * W);
+                    if target.is_multiple_of(LINE) {
+                        self.strips::<std::arch::x86_64::__m512i, W, R>(&mut column);
+                    }
                     self.strips::<std::arch::x86_64::__m256i, W, R>(&mut column);
                     self.strips::<std::arch::x86_64::__m128i, W, R>(&mut column);
                 }
@@ -271,15 +332,69 @@ impl<T: Unit> Block<T> {
                 }
                 _ => self.strips::<Portable, W, R>(&mut column),
             }
-            if column == 0 && self.row_step == self.columns {
-                match self.columns {
-                    2 => return self.few_columns::<2>(),
-                    3 => return self.few_columns::<3>(),
-                    4 => return self.few_columns::<4>(),
-                    _ => {}
+            if column < self.columns {
+                self.narrow_strip::<W, R>(column);
+            }
+        }
+    }
+
+    /// Transposes the last columns, fewer than a piece has elements: lines that are not there are stood in for by the
+    /// last one, and of each row only what is there is stored.
+    ///
+    /// # Safety
+    /// As [`turn_group`](Self::turn_group); between 1 and `R − 1` columns are left.
+    #[inline(always)]
+    unsafe fn narrow_strip<const W: usize, const R: usize>(&self, column: usize) {
+        let count = self.columns - column;
+        let mut row = 0;
+        while row < self.rows {
+            let first = row.min(self.rows - R);
+            // SAFETY: the columns named and `R` rows from `first` on lie inside the block.
+            unsafe {
+                let mut lines = [Small::load([0_u8; 16].as_ptr(), 0); R];
+                for (k, line) in lines.iter_mut().enumerate() {
+                    let column = (column + k.min(count - 1)) as isize;
+                    let source = self.source.offset(column * self.column_step).add(first);
+                    *line = Small::load(source.cast(), 0);
+                }
+                interleave::<_, W, R>(&mut lines);
+                for (k, line) in lines.iter().enumerate() {
+                    let target = self.target.add((first + k) * self.row_step + column);
+                    copy_bytes(std::ptr::from_ref(line).cast(), target.cast(), count * W);
                 }
             }
-            self.elements(0, self.rows, column, self.columns);
+            row = first + R;
+        }
+    }
+
+    /// Transposes a block of fewer rows than a piece has elements; the counterpart of
+    /// [`narrow_strip`](Self::narrow_strip).
+    ///
+    /// # Safety
+    /// As [`turn_width`](Self::turn_width), with fewer than `R` rows and at least `R` columns.
+    #[inline(always)]
+    unsafe fn flat<const W: usize, const R: usize>(&self) {
+        let mut column = 0;
+        while column < self.columns {
+            let first = column.min(self.columns - R);
+            // SAFETY: `R` columns from `first` on and the block's rows lie inside it.
+            unsafe {
+                let mut lines = [Small::load([0_u8; 16].as_ptr(), 0); R];
+                for (k, line) in lines.iter_mut().enumerate() {
+                    let column = (first + k) as isize;
+                    let source = self.source.offset(column * self.column_step);
+                    copy_bytes(
+                        source.cast(),
+                        std::ptr::from_mut(line).cast(),
+                        self.rows * W,
+                    );
+                }
+                interleave::<_, W, R>(&mut lines);
+                for (row, line) in lines.into_iter().enumerate().take(self.rows) {
+                    line.store(self.target.add(row * self.row_step + first).cast());
+                }
+            }
+            column = first + R;
         }
     }
 
@@ -324,13 +439,7 @@ impl<T: Unit> Block<T> {
             for (k, line) in lines.iter_mut().enumerate().skip(1) {
                 *line = V::load(source.offset(step * k as isize), step * R as isize);
             }
-            for _ in 0..R.ilog2() {
-                let before = lines;
-                for k in 0..R / 2 {
-                    lines[2 * k] = before[k].low::<W>(before[k + R / 2]);
-                    lines[2 * k + 1] = before[k].high::<W>(before[k + R / 2]);
-                }
-            }
+            interleave::<_, W, R>(&mut lines);
             let target = self.target.add(row * self.row_step + column).cast::<u8>();
             for (k, line) in lines.into_iter().enumerate() {
                 line.store(target.add(k * self.row_step * W));
@@ -338,19 +447,18 @@ impl<T: Unit> Block<T> {
         }
     }
 
-    /// Transposes part of the block element by element.
+    /// Transposes some columns of the block element by element.
     ///
     /// # Safety
-    /// As [`turn`](Self::turn); the part lies inside the block.
+    /// As [`turn`](Self::turn); the columns lie inside the block.
     #[inline(always)]
-    unsafe fn elements(&self, row: usize, rows: usize, column: usize, columns: usize) {
-        for row in row..rows {
+    unsafe fn elements(&self, column: usize, columns: usize) {
+        for row in 0..self.rows {
             for column in column..columns {
                 // SAFETY: inside the block.
                 unsafe {
-                    let element = &*self
-                        .source
-                        .offset(column as isize * self.column_step + row as isize);
+                    let at = column as isize * self.column_step + row as isize;
+                    let element = &*self.source.offset(at);
                     (*self.target.add(row * self.row_step + column)).clone_from(element);
                 }
             }

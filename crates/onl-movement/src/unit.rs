@@ -22,13 +22,13 @@ const CALL_BYTES: usize = 2048;
 /// # Safety
 /// `source` is valid for reading and `target` for writing `count` bytes; they do not overlap.
 #[inline(always)]
-unsafe fn copy_bytes(source: *const u8, target: *mut u8, count: usize) {
+pub(crate) unsafe fn copy_bytes(source: *const u8, target: *mut u8, count: usize) {
     /// Covers `[0, count)` by blocks of one size, the last of which may overlap the one before it.
     macro_rules! blocks {
         ($size:literal) => {{
             let mut at = 0;
-            while at + $size <= count {
-                // SAFETY: `at + size ≤ count`, by the caller's promise valid on both sides.
+            while count - at >= $size {
+                // SAFETY: `size ≤ count − at`, by the caller's promise valid on both sides.
                 unsafe { copy_block::<$size>(source.add(at), target.add(at)) };
                 at += $size;
             }
@@ -102,6 +102,69 @@ impl Unit for String {
     }
     fn of_mut<'a>(view: &'a mut TensorViewMut<'_>) -> Result<&'a mut [Self], MovementError> {
         Ok(view.as_strings_mut()?)
+    }
+}
+
+/// Copies `rows` runs of `width` elements that lie `source_step` apart in the source and `target_step` in the target.
+/// Narrow runs are copied element by element in loops of constant length, which needs no decision per run.
+///
+/// # Safety
+/// All runs are valid for reading in the source and for writing in the target, and do not overlap.
+#[inline(always)]
+pub(crate) unsafe fn copy_rows<T: Unit>(
+    source: *const T,
+    source_step: isize,
+    target: *mut T,
+    target_step: usize,
+    width: usize,
+    rows: usize,
+) {
+    macro_rules! narrow {
+        ($($width:literal),*) => {
+            match width {
+                $($width => {
+                    for row in 0..rows {
+                        for k in 0..$width {
+                            // SAFETY: the caller's promise.
+                            unsafe {
+                                let from = &*source.offset(row as isize * source_step).add(k);
+                                (*target.add(row * target_step + k)).clone_from(from);
+                            }
+                        }
+                    }
+                })*
+                _ => {
+                    for row in 0..rows {
+                        // SAFETY: the caller's promise.
+                        unsafe {
+                            let from = source.offset(row as isize * source_step);
+                            let from = std::slice::from_raw_parts(from, width);
+                            let to = std::slice::from_raw_parts_mut(target.add(row * target_step), width);
+                            T::copy_run(from, to);
+                        }
+                    }
+                }
+            }
+        };
+    }
+    narrow!(1, 2, 3, 4, 5, 6, 7, 8);
+}
+
+/// Fills `target` with repetitions of `pattern`, from what is already written once that is longer.
+#[inline(always)]
+pub(crate) fn repeat<T: Unit>(pattern: &[T], target: &mut [T]) {
+    /// Elements that are copied at once at most, from the level-2 cache.
+    const PIECE: usize = 16_384;
+    let first = pattern.len().min(target.len());
+    T::copy_run(&pattern[..first], &mut target[..first]);
+    let mut filled = first;
+    // A whole number of patterns, so that every piece begins with one.
+    let most = (PIECE / first.max(1)).max(1) * first;
+    while filled < target.len() {
+        let (written, rest) = target.split_at_mut(filled);
+        let count = written.len().min(most).min(rest.len());
+        T::copy_run(&written[..count], &mut rest[..count]);
+        filled += count;
     }
 }
 

@@ -1,7 +1,7 @@
 //! Transpose, DepthToSpace, SpaceToDepth, Expand, Tile, Trilu.
 
-use super::support::{NUMERIC_TYPES, check_inputs, shape_error};
-use super::{Division, entry, matrix};
+use super::support::{ALL_TYPES, NUMERIC_TYPES, check_inputs, shape_error};
+use super::{CALIBRATABLE, Division, entry, matrix};
 use crate::infer::{broadcast_dims, same_as_first};
 use crate::{
     Example, ExampleInput, InferContext, InferError, KernelEntry, KernelError, KernelIo,
@@ -33,6 +33,8 @@ pub(super) fn entries() -> Vec<KernelEntry> {
         },
         depth_to_space,
         KernelEntry {
+            element_types: ALL_TYPES,
+            coverage: CALIBRATABLE,
             regions: const { &[&TRANSPOSE] },
             ..entry(
                 "Transpose",

@@ -1,7 +1,7 @@
 //! Cast and CastLike.
 
 use super::support::check_inputs;
-use super::{Division, entry};
+use super::{CALIBRATABLE, Division, entry};
 use crate::{
     Example, ExampleInput, InferContext, InferError, KernelEntry, KernelError, KernelIo,
     PrepareContext, PrepareError, PreparedKernel,
@@ -45,6 +45,7 @@ const TYPES: &[ElementType] = {
 pub(super) fn entries() -> Vec<KernelEntry> {
     let cast = KernelEntry {
         element_types: TYPES,
+        coverage: CALIBRATABLE,
         regions: const { &[&CAST] },
         ..entry(
             "Cast",

@@ -12,18 +12,53 @@ pub(crate) mod support;
 
 use crate::{
     Coverage, Example, ExampleInput, InferContext, InferError, KernelEntry, KernelError,
-    PrepareContext, PrepareError, PreparedKernel, ShapeDependence, TypeSource,
+    PrepareContext, PrepareError, PreparedKernel, SearchContext, ShapeDependence, TypeSource,
 };
 use onl_cpu::IsaTier;
 use onl_executor::Lanes;
 use onl_ir::{NodeView, OpId};
 use onl_movement::{Execution, MovementError};
-use onl_snapshot::{ParallelConfig, Tuned, TunedConfig};
+use onl_snapshot::{MINIMUM_ELEMENTS, ParallelConfig, ParameterValue, Search, Tuned, TunedConfig};
 use onl_tensor::ElementType;
 use support::{BYTE_TYPES, Identity};
 
 /// Revision of the family's bodies, which share their mechanisms.
 const REVISION: u32 = 2;
+
+/// Sizes that calibration measures, in elements.
+const SIZES: &[usize] = &[
+    1 << 12,
+    1 << 13,
+    1 << 14,
+    1 << 15,
+    1 << 16,
+    1 << 17,
+    1 << 18,
+    1 << 19,
+    1 << 20,
+];
+
+/// Coverage of the operators that models spend time in: calibration finds the size from which lanes pay.
+const CALIBRATABLE: Coverage = Coverage::Calibratable {
+    schema: ParallelConfig::schema,
+    sizes: SIZES,
+    search: crossover,
+};
+
+/// The threshold between never and always dividing.
+fn crossover(_: &SearchContext) -> Search {
+    let with_threshold = |elements: i64| {
+        ParallelConfig::schema()
+            .defaults()
+            .with(MINIMUM_ELEMENTS, ParameterValue::Integer(elements))
+    };
+    Search::Crossover {
+        parameter: MINIMUM_ELEMENTS,
+        below: with_threshold(i64::MAX),
+        above: with_threshold(1),
+        grid: (12..=21).map(|bits| 1 << bits).chain([i64::MAX]).collect(),
+    }
+}
 
 /// Kernels of the family.
 pub(crate) fn entries() -> Vec<KernelEntry> {

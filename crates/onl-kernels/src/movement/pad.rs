@@ -1,6 +1,6 @@
 //! Pad.
 
-use super::support::{Integers, axis_of, check_inputs, known_integers, shape_error};
+use super::support::{ALL_TYPES, Integers, axis_of, check_inputs, known_integers, shape_error};
 use super::{Division, entry};
 use crate::{
     Example, ExampleInput, InferContext, InferError, KernelEntry, KernelError, KernelIo,
@@ -29,6 +29,7 @@ pub(super) fn entries() -> Vec<KernelEntry> {
             ..base.clone()
         },
         KernelEntry {
+            element_types: ALL_TYPES,
             opsets: (11, i64::MAX),
             shape_dependence: ShapeDependence::Values(&[1, 3]),
             examples: examples_11,

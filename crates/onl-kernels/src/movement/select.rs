@@ -1,7 +1,7 @@
 //! Slice, Gather, GatherElements, GatherND, ReverseSequence.
 
 use super::support::{Integers, axis_of, check_inputs, known_integers, shape_error};
-use super::{Division, entry};
+use super::{CALIBRATABLE, Division, entry};
 use crate::infer::{resolve_axis, same_as_first};
 use crate::{
     Example, ExampleInput, InferContext, InferError, KernelEntry, KernelError, KernelIo,
@@ -28,6 +28,7 @@ pub(super) fn entries() -> Vec<KernelEntry> {
         )
     };
     let gather = KernelEntry {
+        coverage: CALIBRATABLE,
         regions: const { &[&GATHER] },
         ..entry(
             "Gather",

@@ -1,6 +1,6 @@
 use super::harness::{Case, counting, floats, integers};
 use onl_ir::Attribute;
-use onl_tensor::{ElementType, Tensor};
+use onl_tensor::{Bool, ElementType, Tensor};
 
 fn list(values: &[i64]) -> Tensor {
     integers(&[values.len()], values)
@@ -320,4 +320,268 @@ fn every_entry_has_examples_and_regions() {
             entry.op_type
         );
     }
+}
+
+fn text(name: &str) -> Attribute {
+    Attribute::String(name.into())
+}
+
+#[test]
+fn scatters_replace_and_reduce_by_version() {
+    let data = || {
+        vec![
+            floats(&[2, 3], &[1.0, 2.0, 3.0, 4.0, 5.0, 6.0]),
+            integers(&[2, 2], &[0, 0, -1, 1]),
+            floats(&[2, 2], &[10.0, 20.0, 30.0, f32::NAN]),
+        ]
+    };
+    let run = |op: &'static str, opset, reduction: Option<&str>| {
+        let case = Case::new(op, opset, data()).int("axis", 1);
+        one(match reduction {
+            Some(name) => case.with("reduction", text(name)),
+            None => case,
+        })
+    };
+    let replaced = run("ScatterElements", 11, None).unwrap();
+    let bits = |t: &Tensor| {
+        t.as_slice::<f32>()
+            .unwrap()
+            .iter()
+            .map(|x| x.to_bits())
+            .collect::<Vec<_>>()
+    };
+    let expected = floats(&[2, 3], &[20.0, 2.0, 3.0, 4.0, f32::NAN, 30.0]);
+    assert_eq!(bits(&replaced), bits(&expected), "the last update stays");
+    assert_eq!(bits(&run("Scatter", 9, None).unwrap()), bits(&expected));
+    let sums = run("ScatterElements", 16, Some("add")).unwrap();
+    assert_eq!(sums.as_slice::<f32>().unwrap()[0], 31.0);
+    let products = run("ScatterElements", 18, Some("mul")).unwrap();
+    assert_eq!(products.as_slice::<f32>().unwrap()[0], 200.0);
+    for (name, first) in [("max", 20.0), ("min", 1.0)] {
+        let result = run("ScatterElements", 18, Some(name)).unwrap();
+        let values = result.as_slice::<f32>().unwrap();
+        assert_eq!(values[0], first);
+        assert!(values[4].is_nan(), "{name} keeps NaN");
+        assert!(
+            run("ScatterElements", 16, Some(name)).is_err(),
+            "{name} came with 18"
+        );
+    }
+    assert!(
+        run("ScatterElements", 13, Some("add")).is_err(),
+        "reductions came with 16"
+    );
+    assert!(run("ScatterElements", 18, Some("mean")).is_err());
+    let texts = |values: &[&str]| {
+        let strings = values.iter().map(|s| (*s).to_owned()).collect();
+        Tensor::from_strings(&[values.len()], strings).unwrap()
+    };
+    let inputs = || vec![texts(&["a", "b"]), list(&[1, 1]), texts(&["c", "d"])];
+    let joined = one(Case::new("ScatterElements", 18, inputs()).with("reduction", text("add")));
+    assert_eq!(joined.unwrap().as_strings().unwrap(), ["a", "bcd"]);
+    assert!(
+        one(Case::new("ScatterElements", 18, inputs()).with("reduction", text("max"))).is_err()
+    );
+}
+
+#[test]
+fn scatter_nd_writes_slices_in_order() {
+    let slices = Case::new(
+        "ScatterND",
+        13,
+        vec![
+            counting(&[2, 2]),
+            integers(&[2, 1], &[1, -1]),
+            floats(&[2, 2], &[7.0, 8.0, 9.0, 10.0]),
+        ],
+    );
+    assert_eq!(one(slices), Ok(floats(&[2, 2], &[0.0, 1.0, 9.0, 10.0])));
+    let mut indices = vec![0; 2000];
+    indices[700] = 3;
+    indices[1900] = -4;
+    let updates = floats(&[1000], &[1.0; 1000]);
+    let bad = Case::new(
+        "ScatterND",
+        13,
+        vec![counting(&[2, 3]), integers(&[1000, 2], &indices), updates],
+    );
+    assert_eq!(
+        one(bad).unwrap_err(),
+        "index 3 at position 700 is out of range for axis 0 of size 2"
+    );
+    let shape = Case::new(
+        "ScatterND",
+        13,
+        vec![
+            counting(&[2, 3]),
+            integers(&[1, 1], &[0]),
+            floats(&[1, 2], &[1.0; 2]),
+        ],
+    );
+    assert!(one(shape).is_err(), "updates of another shape");
+    let cache = |starts: &[i64], mode: &str| {
+        let inputs = vec![
+            counting(&[2, 3, 1]),
+            floats(&[2, 2, 1], &[-1.0, -2.0, -3.0, -4.0]),
+            list(starts),
+        ];
+        one(Case::new("TensorScatter", 24, inputs).with("mode", text(mode)))
+    };
+    assert_eq!(
+        cache(&[0, 1], "linear"),
+        Ok(floats(&[2, 3, 1], &[-1.0, -2.0, 2.0, 3.0, -3.0, -4.0]))
+    );
+    assert_eq!(
+        cache(&[2, 0], "circular"),
+        Ok(floats(&[2, 3, 1], &[-2.0, 1.0, -1.0, -3.0, -4.0, 5.0]))
+    );
+    assert!(cache(&[2, 0], "linear").is_err(), "updates leave the axis");
+    assert!(cache(&[3, 0], "circular").is_err());
+}
+
+#[test]
+fn sequences_are_reversed_and_slices_chosen() {
+    let reverse = |lengths: &[i64], time, batch| {
+        one(Case::new(
+            "ReverseSequence",
+            10,
+            vec![counting(&[3, 2]), list(lengths)],
+        )
+        .int("time_axis", time)
+        .int("batch_axis", batch))
+    };
+    assert_eq!(
+        reverse(&[3, 2], 0, 1),
+        Ok(floats(&[3, 2], &[4.0, 3.0, 2.0, 1.0, 0.0, 5.0]))
+    );
+    assert_eq!(
+        reverse(&[2, 1, 2], 1, 0),
+        Ok(floats(&[3, 2], &[1.0, 0.0, 2.0, 3.0, 5.0, 4.0]))
+    );
+    assert!(reverse(&[4, 2], 0, 1).is_err());
+    assert!(reverse(&[3, 2], 0, 0).is_err());
+    let mask = |values: &[bool]| {
+        let values: Vec<Bool> = values.iter().map(|&v| v.into()).collect();
+        Tensor::from_slice(&[values.len()], &values).unwrap()
+    };
+    let compress = |values: &[bool], axis: Option<i64>| {
+        let case = Case::new("Compress", 11, vec![counting(&[3, 2]), mask(values)]);
+        one(match axis {
+            Some(axis) => case.int("axis", axis),
+            None => case,
+        })
+    };
+    assert_eq!(
+        compress(&[false, true, true], Some(0)),
+        Ok(floats(&[2, 2], &[2.0, 3.0, 4.0, 5.0]))
+    );
+    assert_eq!(
+        compress(&[false, true], Some(-1)),
+        Ok(floats(&[3, 1], &[1.0, 3.0, 5.0]))
+    );
+    assert_eq!(
+        compress(&[false, true, false, false, true], None),
+        Ok(floats(&[2], &[1.0, 4.0]))
+    );
+    assert!(compress(&[true, true, true], Some(1)).is_err());
+}
+
+#[test]
+fn kinds_are_found_sorted_or_in_order() {
+    let unique = |input: Tensor, sorted: i64, axis: Option<i64>| {
+        let case = Case::new("Unique", 11, vec![input])
+            .int("sorted", sorted)
+            .outputs(4);
+        match axis {
+            Some(axis) => case.int("axis", axis),
+            None => case,
+        }
+        .run()
+        .unwrap()
+    };
+    let input = || floats(&[6], &[2.0, 1.0, 1.0, 3.0, 4.0, 3.0]);
+    let found = unique(input(), 0, None);
+    assert_eq!(found[0], floats(&[4], &[2.0, 1.0, 3.0, 4.0]));
+    assert_eq!(found[1], list(&[0, 1, 3, 4]));
+    assert_eq!(found[2], list(&[0, 1, 1, 2, 3, 2]));
+    assert_eq!(found[3], list(&[1, 2, 2, 1]));
+    let found = unique(input(), 1, None);
+    assert_eq!(found[0], floats(&[4], &[1.0, 2.0, 3.0, 4.0]));
+    assert_eq!(found[1], list(&[1, 0, 3, 4]));
+    assert_eq!(found[2], list(&[1, 0, 0, 2, 3, 2]));
+    assert_eq!(found[3], list(&[2, 1, 2, 1]));
+    let rows = floats(&[3, 2], &[1.0, 0.0, 1.0, 0.0, 0.5, 4.0]);
+    let found = unique(rows, 1, Some(0));
+    assert_eq!(found[0], floats(&[2, 2], &[0.5, 4.0, 1.0, 0.0]));
+    assert_eq!(found[2], list(&[1, 1, 0]));
+    assert_eq!(unique(floats(&[0], &[]), 1, None)[3], list(&[]));
+}
+
+#[test]
+fn depth_and_space_are_exchanged() {
+    let mode = |op, opset, input: Tensor, mode: &str| {
+        one(Case::new(op, opset, vec![input])
+            .int("blocksize", 2)
+            .with("mode", text(mode)))
+    };
+    let spread = mode("DepthToSpace", 13, counting(&[1, 4, 1, 2]), "DCR").unwrap();
+    assert_eq!(
+        spread,
+        floats(&[1, 1, 2, 4], &[0.0, 2.0, 1.0, 3.0, 4.0, 6.0, 5.0, 7.0])
+    );
+    let back = one(Case::new("SpaceToDepth", 13, vec![spread]).int("blocksize", 2));
+    assert_eq!(back, Ok(counting(&[1, 4, 1, 2])));
+    let by_column = mode("DepthToSpace", 11, counting(&[1, 8, 1, 1]), "CRD").unwrap();
+    assert_eq!(by_column, counting(&[1, 2, 2, 2]));
+    assert!(mode("DepthToSpace", 1, counting(&[1, 8, 1, 1]), "CRD").is_err());
+    assert!(
+        one(Case::new("DepthToSpace", 13, vec![counting(&[1, 3, 1, 1])]).int("blocksize", 2))
+            .is_err()
+    );
+    let eye = one(Case::new("EyeLike", 9, vec![counting(&[2, 3])])
+        .int("k", 1)
+        .int("dtype", 7));
+    assert_eq!(eye, Ok(integers(&[2, 3], &[0, 1, 0, 0, 0, 1])));
+}
+
+#[test]
+fn elements_of_a_few_bits_move_and_convert() {
+    let codes = |element_type, dims: &[usize], values: &[i64]| {
+        one(Case::new("Cast", 25, vec![integers(dims, values)])
+            .int("to", i64::from(ElementType::onnx_number(element_type))))
+        .unwrap()
+    };
+    let back = |tensor: Tensor| {
+        let whole = one(Case::new("Cast", 25, vec![tensor]).int("to", 7)).unwrap();
+        whole.as_slice::<i64>().unwrap().to_vec()
+    };
+    let signed = codes(ElementType::Int4, &[2, 3], &[1, -2, 3, 7, 8, 16]);
+    assert_eq!(signed.bytes(), [0xe1, 0x73, 0x08]);
+    assert_eq!(back(signed.try_clone().unwrap()), [1, -2, 3, 7, -8, 0]);
+    let turned = one(Case::new("Transpose", 21, vec![signed])).unwrap();
+    assert_eq!(back(turned), [1, 7, -2, -8, 3, 0]);
+    let pairs = codes(ElementType::UInt2, &[3], &[1, 2, 3]);
+    let padded =
+        one(Case::new("Pad", 25, vec![pairs, list(&[1, 2])]).with("mode", text("reflect")))
+            .unwrap();
+    assert_eq!(back(padded), [2, 1, 2, 3, 2, 1]);
+    let scale = |value: f32, mode: &str| {
+        let cast = one(Case::new("Cast", 24, vec![floats(&[1], &[value])])
+            .int("to", 24)
+            .with("round_mode", text(mode)));
+        cast.unwrap().bytes()[0]
+    };
+    assert_eq!(
+        [
+            scale(1.4, "up"),
+            scale(1.4, "down"),
+            scale(1.4, "nearest"),
+            scale(1.5, "nearest")
+        ],
+        [128, 127, 127, 128]
+    );
+    assert_eq!([scale(0.0, "up"), scale(f32::INFINITY, "up")], [0, 254]);
+    let small =
+        one(Case::new("Cast", 23, vec![floats(&[4], &[0.25, 5.0, -100.0, 2.5])]).int("to", 23));
+    assert_eq!(small.unwrap().bytes(), [0x60, 0x4f]);
 }

@@ -9,7 +9,7 @@ use crate::unit::Shared;
 use crate::{CAST, Execution, MovementError};
 use number::{CastTo, round_to_odd};
 use onl_simd::dispatch;
-use onl_tensor::{ElementType, TensorView, TensorViewMut};
+use onl_tensor::{Element, ElementType, TensorView, TensorViewMut};
 use stage::{BLOCK, Each, Reader, Writer, is_staged};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use text::Text;
@@ -107,16 +107,87 @@ pub fn cast(
         _ if from == to || is_staged(from) || is_staged(to) => {
             staged(input, rules, output, execution)
         }
-        _ => by_number!(from, S => by_number!(to, D => {
-            let (source, target) = (input.as_slice::<S>()?, output.as_slice_mut::<D>()?);
-            let spec = execution.spec(source.len(), 1, 300, "");
-            execution.lanes.region_over(&CAST, spec, target, 1, |chunk, part| {
-                let source = &source[chunk.range];
-                dispatch(execution.tier, Each { source, target: part, convert: CastTo::<D>::cast_to });
-            })?;
-            Ok(())
-        }, unsupported()), unsupported()),
+        _ => direct(input, output, execution),
     }
+}
+
+/// An integer of a type's width whose conversions to integers are those of the type; booleans are 0 or 1.
+const fn unsigned(element_type: ElementType) -> ElementType {
+    match element_type {
+        ElementType::Bool | ElementType::Int8 => ElementType::UInt8,
+        ElementType::Int16 => ElementType::UInt16,
+        ElementType::Int32 => ElementType::UInt32,
+        ElementType::Int64 => ElementType::UInt64,
+        other => other,
+    }
+}
+
+/// Converts between two types of which none is staged, in one loop over both.
+fn direct(
+    input: TensorView<'_>,
+    output: &mut TensorViewMut<'_>,
+    execution: &Execution<'_>,
+) -> Result<(), MovementError> {
+    use ElementType::*;
+    let (mut from, mut to) = (input.element_type(), output.element_type());
+    let is_float = |element_type| matches!(element_type, Float32 | Float64);
+    if from == Bool {
+        from = UInt8;
+    }
+    if !is_float(from) && !is_float(to) && to != Bool {
+        // The sign of an integer matters where it is widened only.
+        to = unsigned(to);
+        if from.bits() >= to.bits() {
+            from = unsigned(from);
+        }
+    }
+    let (source, target) = (input.bytes(), output.bytes_mut());
+    macro_rules! pairs {
+        ($($from:ident $s:ty => $($to:ident $d:ty),*;)*) => {
+            match (from, to) {
+                $($(($from, $to) => convert::<$s, $d>(source, target, execution),)*)*
+                _ => Err(MovementError::Cast { from, to }),
+            }
+        };
+    }
+    pairs! {
+        Float32 f32 => Float64 f64, UInt8 u8, UInt16 u16, UInt32 u32, UInt64 u64, Int8 i8, Int16 i16, Int32 i32, Int64 i64, Bool onl_tensor::Bool;
+        Float64 f64 => Float32 f32, UInt8 u8, UInt16 u16, UInt32 u32, UInt64 u64, Int8 i8, Int16 i16, Int32 i32, Int64 i64, Bool onl_tensor::Bool;
+        UInt8 u8 => Float32 f32, Float64 f64, UInt8 u8, UInt16 u16, UInt32 u32, UInt64 u64, Bool onl_tensor::Bool;
+        UInt16 u16 => Float32 f32, Float64 f64, UInt8 u8, UInt16 u16, UInt32 u32, UInt64 u64, Bool onl_tensor::Bool;
+        UInt32 u32 => Float32 f32, Float64 f64, UInt8 u8, UInt16 u16, UInt32 u32, UInt64 u64, Bool onl_tensor::Bool;
+        UInt64 u64 => Float32 f32, Float64 f64, UInt8 u8, UInt16 u16, UInt32 u32, UInt64 u64, Bool onl_tensor::Bool;
+        Int8 i8 => Float32 f32, Float64 f64, UInt16 u16, UInt32 u32, UInt64 u64, Bool onl_tensor::Bool;
+        Int16 i16 => Float32 f32, Float64 f64, UInt32 u32, UInt64 u64, Bool onl_tensor::Bool;
+        Int32 i32 => Float32 f32, Float64 f64, UInt64 u64, Bool onl_tensor::Bool;
+        Int64 i64 => Float32 f32, Float64 f64, Bool onl_tensor::Bool;
+    }
+}
+
+/// Converts every element of `source`'s bytes into one of `target`'s.
+fn convert<S: CastTo<D>, D: Element>(
+    source: &[u8],
+    target: &mut [u8],
+    execution: &Execution<'_>,
+) -> Result<(), MovementError> {
+    let source: &[S] = bytemuck::cast_slice(source);
+    let target: &mut [D] = bytemuck::cast_slice_mut(target);
+    let spec = execution.spec(source.len(), 1, 300, "");
+    execution
+        .lanes
+        .region_over(&CAST, spec, target, 1, |chunk, target| {
+            let source = &source[chunk.range];
+            let convert = CastTo::<D>::cast_to;
+            dispatch(
+                execution.tier,
+                Each {
+                    source,
+                    target,
+                    convert,
+                },
+            );
+        })?;
+    Ok(())
 }
 
 /// Runs a body for blocks of elements, each with the bytes of its output.

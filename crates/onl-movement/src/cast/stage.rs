@@ -74,6 +74,17 @@ impl Reader {
                     },
                 );
             }
+            from if is_small(from) && from.bits() == 8 => {
+                let values = &self.values;
+                dispatch(
+                    tier,
+                    Each {
+                        source: bytes,
+                        target: buffer,
+                        convert: |byte: u8| values[usize::from(byte)],
+                    },
+                );
+            }
             from if is_small(from) => {
                 let per_byte = 8 / from.bits();
                 let mask = u8::MAX >> (8 - from.bits());

@@ -186,3 +186,45 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn integers_from_floats_are_those_of_rust() {
+    let mut narrow: Vec<f32> = Vec::new();
+    for bits in [8, 15, 16, 31, 32, 63, 64] {
+        let edge = 2f32.powi(bits);
+        for value in [
+            edge,
+            edge.next_down(),
+            edge.next_up(),
+            edge - 1.0,
+            edge + 0.5,
+        ] {
+            narrow.extend([value, -value]);
+        }
+    }
+    let mut state = 1_u32;
+    for _ in 0..5000 {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        narrow.push(f32::from_bits(state));
+        narrow.push((state as i32 >> 12) as f32 / 16.0);
+    }
+    let wide: Vec<f64> = narrow
+        .iter()
+        .flat_map(|&x| {
+            [
+                f64::from(x),
+                f64::from(x).next_up(),
+                f64::from(x).next_down(),
+            ]
+        })
+        .collect();
+    macro_rules! check {
+        ($($t:ty),*) => {$(
+            let expected: Vec<$t> = narrow.iter().map(|&x| x as $t).collect();
+            assert!(cast_to::<f32, $t>(&narrow) == expected, "f32 to {}", <$t>::TYPE);
+            let expected: Vec<$t> = wide.iter().map(|&x| x as $t).collect();
+            assert!(cast_to::<f64, $t>(&wide) == expected, "f64 to {}", <$t>::TYPE);
+        )*};
+    }
+    check!(u8, u16, u32, u64, i8, i16, i32, i64);
+}
