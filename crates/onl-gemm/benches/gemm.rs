@@ -73,7 +73,7 @@ struct Case<S: Storage> {
 }
 
 impl<S: Storage> Case<S> {
-    fn new(
+    fn boxed(
         dims: [usize; 4],
         form: &str,
         config: &GemmConfig,
@@ -203,10 +203,10 @@ fn parse(text: &str, config: &GemmConfig, tier: IsaTier, lanes: usize) -> Box<dy
         *dim = text.parse().expect("a size");
     }
     match element_type {
-        "f64" => Case::<f64>::new(dims, form, config, tier, lanes),
-        "f16" => Case::<f16>::new(dims, form, config, tier, lanes),
-        "bf16" => Case::<bf16>::new(dims, form, config, tier, lanes),
-        _ => Case::<f32>::new(dims, form, config, tier, lanes),
+        "f64" => Case::<f64>::boxed(dims, form, config, tier, lanes),
+        "f16" => Case::<f16>::boxed(dims, form, config, tier, lanes),
+        "bf16" => Case::<bf16>::boxed(dims, form, config, tier, lanes),
+        _ => Case::<f32>::boxed(dims, form, config, tier, lanes),
     }
 }
 

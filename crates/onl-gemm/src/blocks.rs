@@ -240,7 +240,7 @@ impl<'a, S: Storage> Blocks<'a, S> {
             unsafe {
                 let slice = self.slice_of_a(run, ks.clone());
                 match plan.place {
-                    Place::InPlace => self.rows_in_place(run, &slice),
+                    Place::Rows => self.rows_in_place(run, &slice),
                     Place::Packed => self.packed_panels(run, &slice),
                     _ => self.constant_panels(run, &slice, more),
                 }

@@ -42,7 +42,7 @@ pub(crate) enum Place {
     /// Panels that a group of rows packs, each into its lane's scratch, before or while its first tile runs.
     Packed,
     /// Rows in memory.
-    InPlace,
+    Rows,
     /// Rows in memory, one output row, no register tiles.
     Vector,
     /// As `Vector`, of a B whose columns are contiguous.
@@ -362,10 +362,10 @@ fn choose_place<S: Storage>(
         PathChoice::Auto if row && skinny => (Place::Vector, "vector"),
         _ if !in_place => (Place::Packed, "packed"),
         PathChoice::Packed => (Place::Packed, "packed"),
-        PathChoice::Unpacked => (Place::InPlace, "unpacked"),
-        PathChoice::Auto if skinny => (Place::InPlace, "skinny"),
+        PathChoice::Unpacked => (Place::Rows, "unpacked"),
+        PathChoice::Auto if skinny => (Place::Rows, "skinny"),
         PathChoice::Auto if k.saturating_mul(n) < config.pack_b_minimum_elements => {
-            (Place::InPlace, "small")
+            (Place::Rows, "small")
         }
         PathChoice::Auto => (Place::Packed, "packed"),
     }
@@ -374,10 +374,10 @@ fn choose_place<S: Storage>(
 /// Rows of the tallest register tile.
 fn tile_height<T>(place: Place, n: usize, kernels: &Kernels<T>) -> usize {
     match place {
-        Place::InPlace if !kernels.strided_wide.is_empty() && n >= 2 * kernels.columns() => {
+        Place::Rows if !kernels.strided_wide.is_empty() && n >= 2 * kernels.columns() => {
             kernels.strided_wide.len()
         }
-        Place::InPlace => kernels.strided.len(),
+        Place::Rows => kernels.strided.len(),
         _ => kernels.rows(),
     }
 }
@@ -436,7 +436,7 @@ impl Scratch {
         };
         let b = match place {
             Place::Constant | Place::Halves | Place::Vector | Place::Columns => 0,
-            Place::Packed | Place::InPlace => width * slice,
+            Place::Packed | Place::Rows => width * slice,
         };
         let rows = match place {
             _ if place.is_row() => 1,
