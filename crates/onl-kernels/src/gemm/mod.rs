@@ -375,10 +375,12 @@ fn fused_matmul_examples(element_type: ElementType, size: usize) -> Vec<Example>
     let (s, _) = edges(size, 1);
     let (b, _) = edges(size / 6, 1);
     let random = |dims: &[usize]| ExampleInput::random(element_type, dims);
-    let mut examples = vec![
-        Example::new("transposed_b", vec![random(&[s, s]), random(&[s, s])])
+    let scaled = |name| {
+        Example::new(name, vec![random(&[s, s]), random(&[s, s])])
             .with_attribute("alpha", Attribute::Float(0.125))
-            .with_attribute("transB", Attribute::Int(1)),
+    };
+    let mut examples = vec![
+        scaled("square"),
         Example::new(
             "constant_b",
             vec![random(&[s, s]), constant(element_type, &[s, s])],
@@ -389,6 +391,7 @@ fn fused_matmul_examples(element_type: ElementType, size: usize) -> Vec<Example>
         return examples;
     }
     examples.extend([
+        scaled("transposed_b").with_attribute("transB", Attribute::Int(1)),
         Example::new(
             "heads_between_rows",
             vec![random(&[b, 2, 3, b]), random(&[b, 2, 3, b])],
