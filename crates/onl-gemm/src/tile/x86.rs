@@ -26,12 +26,12 @@ register_tile!(
 );
 
 register_tile!(
-    avx2_f32, AVX2_F32, Avx2, feature = "avx2,fma", element = f32,
+    avx2_f32, AVX2_F32, Avx2, feature = "avx2,fma,f16c", element = f32,
     lanes = 8, rows = [1 2 3 4 5 6], sliver = [1 2 3 4 5 6], strided = [1 2 3 4 5 6],
-    packed_wide = [1: 4 2: 2], strided_wide = [], halves = no,
+    packed_wide = [1: 4 2: 2], strided_wide = [], halves = yes,
     zero = _mm256_setzero_ps(), splat = _mm256_set1_ps, load = _mm256_loadu_ps, store = _mm256_storeu_ps,
     load_partial = load_partial_256, store_partial = store_partial_256,
-    widen_f16 = no_halves, widen_bf16 = no_halves, widen_plain = no_halves,
+    widen_f16 = widen_f16_256, widen_bf16 = widen_bf16_256, widen_plain = widen_plain_bf16_256,
     turn = turn_256, fma = _mm256_fmadd_ps, add = _mm256_add_ps
 );
 
@@ -176,6 +176,51 @@ unsafe fn widen_plain_bf16_512(source: *const u16) -> [__m512; 2] {
         [0, 16].map(|first| {
             let words = _mm256_loadu_si256(source.wrapping_add(first).cast());
             _mm512_castsi512_ps(_mm512_slli_epi32::<16>(_mm512_cvtepu16_epi32(words)))
+        })
+    }
+}
+
+/// # Safety
+/// `source` is valid for reading 16 elements.
+#[target_feature(enable = "avx2,f16c")]
+#[inline]
+unsafe fn widen_f16_256(source: *const u16) -> [__m256; 2] {
+    // SAFETY: handed on from the caller.
+    unsafe {
+        [
+            _mm256_cvtph_ps(_mm_loadu_si128(source.cast())),
+            _mm256_cvtph_ps(_mm_loadu_si128(source.wrapping_add(8).cast())),
+        ]
+    }
+}
+
+/// Words of 32 bits with the first vector's column low and the second's high.
+///
+/// # Safety
+/// `source` is valid for reading 16 elements.
+#[target_feature(enable = "avx2")]
+#[inline]
+unsafe fn widen_bf16_256(source: *const u16) -> [__m256; 2] {
+    // SAFETY: handed on from the caller.
+    let words = unsafe { _mm256_loadu_si256(source.cast()) };
+    [
+        _mm256_castsi256_ps(_mm256_slli_epi32::<16>(words)),
+        _mm256_castsi256_ps(_mm256_and_si256(words, _mm256_set1_epi32(-65_536))),
+    ]
+}
+
+/// As [`widen_bf16_256`], of columns in order.
+///
+/// # Safety
+/// `source` is valid for reading 16 elements.
+#[target_feature(enable = "avx2")]
+#[inline]
+unsafe fn widen_plain_bf16_256(source: *const u16) -> [__m256; 2] {
+    // SAFETY: handed on from the caller.
+    unsafe {
+        [0, 8].map(|first| {
+            let words = _mm_loadu_si128(source.wrapping_add(first).cast());
+            _mm256_castsi256_ps(_mm256_slli_epi32::<16>(_mm256_cvtepu16_epi32(words)))
         })
     }
 }
