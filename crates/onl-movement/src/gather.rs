@@ -147,29 +147,87 @@ pub fn gather_elements(
             return Ok::<(), MovementError>(());
         }
         execution.lanes.region_over(&GATHER, spec, target, inner, |chunk, part| {
-            let mut rows = Rows::at(&shape[..last], &strides[..last], 0, chunk.range.start);
+            let first = chunk.range.start;
+            let rows = Rows::at(&shape[..last], &strides[..last], 0, first);
             let (step, stride) = (steps[axis], strides[last] as usize);
-            for (row, line) in chunk.range.zip(part.chunks_exact_mut(inner)) {
-                let source = &source[rows.start as usize..][..(size - 1) * step + (inner - 1) * stride + 1];
-                let indices = &indices[row * inner..][..inner];
-                // Bad indices are looked for behind the line, which is then read without a branch per element.
-                let mut all_good = true;
-                for (k, (slot, index)) in line.iter_mut().zip(indices).enumerate() {
-                    let index = index.resolve(size);
-                    all_good &= index.is_some();
-                    // SAFETY: an index that was resolved is below the size, and 0 stands in for others, so the
-                    // element lies in the source, which reaches to the last index of the last column.
-                    slot.clone_from(unsafe { source.get_unchecked(index.unwrap_or(0) * step + k * stride) });
-                }
-                if !all_good && let Some(k) = indices.iter().position(|i| i.resolve(size).is_none()) {
-                    bad.report(row * inner + k);
-                }
-                rows.advance();
-            }
+            let indices = &indices[first * inner..][..part.len()];
+            let elements = Elements { source, indices, rows, first, inner, size, step, stride, target: part, bad: &bad };
+            dispatch(execution.tier, elements);
         })?;
         Ok::<(), MovementError>(())
     }))?;
     bad.check(&positions, |_| (axis, size))
+}
+
+/// Some rows of a [`gather_elements`].
+struct Elements<'a, T, I> {
+    source: &'a [T],
+    /// Indices of these rows.
+    indices: &'a [I],
+    rows: Rows<'a>,
+    /// Number of the first row.
+    first: usize,
+    /// Elements of a row.
+    inner: usize,
+    /// Size of the axis, not 0.
+    size: usize,
+    /// Source elements from one index to the next.
+    step: usize,
+    /// Source elements from one column to the next: 0 along the last axis, else 1.
+    stride: usize,
+    target: &'a mut [T],
+    bad: &'a FirstBad,
+}
+
+impl<T: Unit, N: Index> SimdOp for Elements<'_, T, N> {
+    type Output = ();
+
+    #[inline(always)]
+    fn eval<I: Isa>(mut self, _: I) {
+        let (inner, size) = (self.inner, self.size);
+        let reach = (size - 1) * self.step + (inner - 1) * self.stride + 1;
+        let lines = self.target.chunks_exact_mut(inner);
+        for (row, (line, indices)) in lines.zip(self.indices.chunks_exact(inner)).enumerate() {
+            let source = &self.source[self.rows.start as usize..][..reach];
+            // SAFETY: the source reaches to the last index of the last column.
+            let all_good = unsafe {
+                match (self.step, self.stride) {
+                    (1, 0) => gather_line(source, indices, size, 1, 0, line),
+                    (step, 0) => gather_line(source, indices, size, step, 0, line),
+                    (step, _) => gather_line(source, indices, size, step, 1, line),
+                }
+            };
+            if !all_good && let Some(k) = indices.iter().position(|i| i.resolve(size).is_none()) {
+                self.bad.report((self.first + row) * inner + k);
+            }
+            self.rows.advance();
+        }
+    }
+}
+
+/// Fills a line with `source[index · step + column · stride]` and tells whether all indices are inside the axis; the
+/// element of index 0 stands in where one is not, so that no element needs a branch.
+///
+/// # Safety
+/// `source` reaches to index `size − 1` of the last column; `size` is not 0.
+#[inline(always)]
+unsafe fn gather_line<T: Unit, N: Index>(
+    source: &[T],
+    indices: &[N],
+    size: usize,
+    step: usize,
+    stride: usize,
+    line: &mut [T],
+) -> bool {
+    let mut all_good = true;
+    for (column, (slot, index)) in line.iter_mut().zip(indices).enumerate() {
+        let index = index.resolve(size);
+        all_good &= index.is_some();
+        // SAFETY: a resolved index is below the size, and so is 0; the caller's promise.
+        let element = unsafe { source.get_unchecked(index.unwrap_or(0) * step + column * stride) };
+        slot.clone_from(element);
+    }
+    all_good
 }
 
 /// Whether indices that stand for elements have the data's rank and are, besides the axis, no larger.

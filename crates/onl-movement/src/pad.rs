@@ -221,9 +221,13 @@ fn pad_line<T: Unit>(source: &[T], before: isize, mode: PadMode, fill: &T, targe
         );
     }
     // Borders are a few elements, for which a call to fill them would weigh.
-    let set = |slots: &mut [T], value: &T| {
-        for slot in slots {
-            slot.clone_from(value);
+    let set = |slots: &mut [T], value: &T| match slots {
+        [] => {}
+        [slot] => slot.clone_from(value),
+        slots => {
+            for slot in slots {
+                slot.clone_from(value);
+            }
         }
     };
     match mode {
@@ -234,6 +238,21 @@ fn pad_line<T: Unit>(source: &[T], before: isize, mode: PadMode, fill: &T, targe
         PadMode::Edge => {
             set(head, &source[0]);
             set(tail, &source[source.len() - 1]);
+        }
+        // Reflected once, without a decision per element.
+        PadMode::Reflect
+            if head.len() as isize == before && head.len().max(tail.len()) < source.len() =>
+        {
+            let end = source.len() - 1;
+            for (slot, element) in head
+                .iter_mut()
+                .zip(source[1..=before as usize].iter().rev())
+            {
+                slot.clone_from(element);
+            }
+            for (slot, element) in tail.iter_mut().zip(source[..end].iter().rev()) {
+                slot.clone_from(element);
+            }
         }
         PadMode::Reflect | PadMode::Wrap => {
             for (slots, first) in [(head, 0), (tail, kept_end)] {

@@ -205,12 +205,28 @@ mod neon {
 /// Transposes the elements of every piece of `R` registers by perfect shuffles.
 #[inline(always)]
 fn interleave<V: Register, const W: usize, const R: usize>(lines: &mut [V; R]) {
-    for _ in 0..R.ilog2() {
-        let before = *lines;
-        for k in 0..R / 2 {
-            lines[2 * k] = before[k].low::<W>(before[k + R / 2]);
-            lines[2 * k + 1] = before[k].high::<W>(before[k + R / 2]);
-        }
+    // A loop over the shuffles would keep the registers in memory between them.
+    if R > 1 {
+        shuffle::<V, W, R>(lines);
+    }
+    if R > 2 {
+        shuffle::<V, W, R>(lines);
+    }
+    if R > 4 {
+        shuffle::<V, W, R>(lines);
+    }
+    if R > 8 {
+        shuffle::<V, W, R>(lines);
+    }
+}
+
+/// One perfect shuffle: line `k` and the line half of all further on are interleaved into lines `2k` and `2k + 1`.
+#[inline(always)]
+fn shuffle<V: Register, const W: usize, const R: usize>(lines: &mut [V; R]) {
+    let before = *lines;
+    for k in 0..R / 2 {
+        lines[2 * k] = before[k].low::<W>(before[k + R / 2]);
+        lines[2 * k + 1] = before[k].high::<W>(before[k + R / 2]);
     }
 }
 

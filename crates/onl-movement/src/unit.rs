@@ -15,7 +15,7 @@ pub(crate) trait Unit: Clone + Default + Send + Sync + 'static {
 }
 
 /// Runs of this many bytes and more are copied by `memcpy`, whose call no longer weighs then.
-const CALL_BYTES: usize = 2048;
+const CALL_BYTES: usize = 1024;
 
 /// Copies `count` bytes.
 ///

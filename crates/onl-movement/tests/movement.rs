@@ -357,12 +357,18 @@ fn every_width_and_strings_move() {
 }
 
 #[test]
-fn elements_narrower_than_a_byte_are_refused() {
-    let input = Tensor::zeros(ElementType::Int4, &[2, 3]).unwrap();
-    let mut output = Tensor::zeros(ElementType::Int4, &[3, 2]).unwrap();
+fn elements_narrower_than_a_byte_are_turned_or_refused() {
+    let bytes = [0x21, 0x43, 0x65];
+    let input = TensorView::from_bytes(ElementType::Int4, &[2, 3], &bytes).unwrap();
+    let index = Tensor::from_slice(&[1], &[0_i64]).unwrap();
     everywhere(|execution, name| {
-        let mut view = output.view_mut().unwrap();
-        let error = transpose(input.view(), &[1, 0], &mut view, execution).unwrap_err();
+        let mut turned = Tensor::zeros(ElementType::Int4, &[3, 2]).unwrap();
+        let mut view = turned.view_mut().unwrap();
+        transpose(input, &[1, 0], &mut view, execution).unwrap();
+        assert_eq!(turned.bytes(), [0x41, 0x52, 0x63], "{name}");
+        let mut row = Tensor::zeros(ElementType::Int4, &[1, 3]).unwrap();
+        let mut view = row.view_mut().unwrap();
+        let error = gather(input, index.view(), 0, &mut view, execution).unwrap_err();
         assert!(
             matches!(error, MovementError::SubByte { .. }),
             "{name}: {error}"
