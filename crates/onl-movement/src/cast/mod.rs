@@ -190,11 +190,13 @@ fn convert<S: CastTo<D>, D: Element>(
     Ok(())
 }
 
-/// Runs a body for blocks of elements, each with the bytes of its output.
+/// Runs a body for blocks of elements, or for all blocks of a chunk at once (`whole`), each with the bytes of its
+/// output.
 fn blocks(
     count: usize,
     output: &mut TensorViewMut<'_>,
     writer: &Writer,
+    whole: bool,
     picoseconds: u64,
     execution: &Execution<'_>,
     body: impl Fn(std::ops::Range<usize>, &mut [u8]) + Sync,
@@ -208,8 +210,9 @@ fn blocks(
     let target = Shared::new(bytes);
     let spec = execution.spec(count.div_ceil(BLOCK), BLOCK, picoseconds, "blocks");
     execution.lanes.region(&CAST, spec, |chunk| {
-        for block in chunk.range {
-            let elements = block * BLOCK..((block + 1) * BLOCK).min(count);
+        let step = if whole { chunk.range.len() } else { 1 };
+        for block in chunk.range.step_by(step) {
+            let elements = block * BLOCK..((block + step) * BLOCK).min(count);
             let range = writer.range(elements.start, elements.len());
             // SAFETY: inside the output, as was checked; blocks begin at whole bytes, so their bytes are disjoint.
             let part = unsafe {
@@ -232,10 +235,16 @@ fn staged(
     let (reader, writer) = (Reader::new(from, to), Writer::new(to, rules));
     let bytes = input.bytes();
     let width = from.bits() / 8;
+    // Pairs that need no buffer.
+    let is_short = |t| matches!(t, ElementType::Float16 | ElementType::BFloat16);
+    let whole = from == to
+        || from == ElementType::Float32 && is_short(to)
+        || is_short(from) && to == ElementType::Float32;
     blocks(
         input.len(),
         output,
         &writer,
+        whole,
         500,
         execution,
         |elements, part| {
@@ -325,6 +334,7 @@ fn parse_staged(
         source.len(),
         output,
         &writer,
+        false,
         PARSE,
         execution,
         |elements, part| {
