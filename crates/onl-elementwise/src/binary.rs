@@ -1,6 +1,6 @@
 //! Operations of two operands with multidirectional broadcasting.
 
-use crate::body::{BinaryBody, BinaryChunk, Plain, Widened};
+use crate::body::{BinaryBody, BinaryChunk, Division, Plain, Widened};
 use crate::broadcast::Plan;
 use crate::operations::{
     Add, And, Div, Equal, Less, LessOrEqual, Max, Min, ModFloor, ModTruncated, Mul, Or, PRelu,
@@ -385,9 +385,18 @@ fn function(op: BinaryOp, element_type: ElementType) -> Option<Function> {
         BinaryOp::Add => wrapping!(Add -> same),
         BinaryOp::Sub => wrapping!(Sub -> same),
         BinaryOp::Mul => wrapping!(Mul -> same),
-        BinaryOp::Div => signed!(Div -> same),
-        BinaryOp::ModFloor => signed!(ModFloor -> same),
-        BinaryOp::ModTruncated => signed!(ModTruncated -> same),
+        BinaryOp::Div => match element_type {
+            Int64 => run::<i64, i64, Division<Div>>,
+            _ => signed!(Div -> same),
+        },
+        BinaryOp::ModFloor => match element_type {
+            Int64 => run::<i64, i64, Division<ModFloor>>,
+            _ => signed!(ModFloor -> same),
+        },
+        BinaryOp::ModTruncated => match element_type {
+            Int64 => run::<i64, i64, Division<ModTruncated>>,
+            _ => signed!(ModTruncated -> same),
+        },
         BinaryOp::Min => signed!(Min -> same),
         BinaryOp::Max => signed!(Max -> same),
         BinaryOp::Equal => match element_type {

@@ -5,6 +5,7 @@
 //! through [`Widened`]: a block is widened, computed, and narrowed once.
 
 use crate::broadcast::{BLOCK, Plan};
+use crate::operations::{Divided, is_small};
 use half::{bf16, f16};
 use onl_simd::{Isa, Scalar, SimdOp, dispatch};
 use onl_tensor::{Bool, Element};
@@ -126,6 +127,30 @@ impl<A: Copy, C: Copy, O: Map2<A, C>> BinaryBody<A, C> for Plain<O> {
     }
 }
 
+/// Body of a division of 64-bit integers: small ones, which are usual, go through the floats.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Division<O>(O);
+
+impl<O: Map2<i64, i64>> BinaryBody<i64, i64> for Division<O>
+where
+    Divided<O>: Map2<i64, i64>,
+{
+    const DIVIDES: bool = true;
+
+    #[inline(always)]
+    fn run<I: Isa>(self, isa: I, a: Operand<'_, i64>, b: Operand<'_, i64>, out: &mut [i64]) {
+        let small = |operand: Operand<'_, i64>| match operand {
+            Operand::Block(elements) => elements.iter().fold(true, |all, &x| all & is_small(x)),
+            Operand::One(element) => is_small(element),
+        };
+        if small(a) && small(b) {
+            Plain(Divided::<O>::default()).run(isa, a, b, out);
+        } else {
+            Plain(self.0).run(isa, a, b, out);
+        }
+    }
+}
+
 /// A 16-bit float that is computed as `f32`.
 pub(crate) trait Half: Element {
     fn load<I: Isa>(isa: I, source: &[Self]) -> I::F32;
@@ -194,12 +219,6 @@ impl<K: Configured> Configured for Widened<K> {
     }
 }
 
-/// Runs a body over `f32` in its own compiled form, which all element types that are widened to it share.
-#[inline(always)]
-fn run_shared<I: Isa, C, K: UnaryBody<f32, C>>(_: I, body: K, a: &[f32], out: &mut [C]) {
-    dispatch(I::TIER, UnaryChunk { body, a, out });
-}
-
 impl<H: Half, K: UnaryBody<f32, f32>> UnaryBody<H, H> for Widened<K> {
     #[inline(always)]
     fn run<I: Isa>(self, isa: I, a: &[H], out: &mut [H]) {
@@ -207,7 +226,13 @@ impl<H: Half, K: UnaryBody<f32, f32>> UnaryBody<H, H> for Widened<K> {
         for (a, out) in a.chunks(WIDE).zip(out.chunks_mut(WIDE)) {
             let n = a.len();
             widen(isa, a, &mut wide);
-            run_shared(isa, self.0, &wide[..n], &mut result[..n]);
+            // The form compiled for f32, which all types that are widened to it share.
+            let op = UnaryChunk {
+                body: self.0,
+                a: &wide[..n],
+                out: &mut result[..n],
+            };
+            dispatch(I::TIER, op);
             narrow(isa, &result, out);
         }
     }

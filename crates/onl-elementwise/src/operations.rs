@@ -119,6 +119,25 @@ impl<const NEGATIVE: bool, const POSITIVE: bool> Configured for IsInf<NEGATIVE, 
     }
 }
 
+/// max(x, 0) of a 16-bit float by its bits, those of −∞ being `LOWEST`; NaN stays NaN.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct HalfRelu<const LOWEST: u16>;
+
+impl<const LOWEST: u16> Configured for HalfRelu<LOWEST> {
+    #[inline(always)]
+    fn with(_: Parameters) -> Self {
+        Self
+    }
+}
+
+impl<const LOWEST: u16> Map1<u16, u16> for HalfRelu<LOWEST> {
+    #[inline(always)]
+    fn apply(self, a: u16) -> u16 {
+        let not_positive = a >= 0x8000 && a <= LOWEST;
+        if not_positive { 0 } else { a }
+    }
+}
+
 /// Whether the bits of a small float, those of `MASK` alone, lie from `LOW` to `HIGH`.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct BitsWithin<const MASK: u16, const LOW: u16, const HIGH: u16>;
@@ -281,29 +300,22 @@ trait Quotient: Copy {
     fn quotient(self, divisor: Self) -> Self;
 }
 
-/// Quotients of short integers are those of floats with more bits, truncated: the exact quotient is either an
-/// integer or too far from the next one to be rounded to it. Vectors of floats have a division, those of integers none.
+/// Quotients of short integers are those of floats with more bits, truncated: the exact quotient is either an integer or
+/// too far from the next one to be rounded to it. Vectors of floats have a division, those of integers none. Added to
+/// 1.5 · 2ᵐ (m fraction bits) the quotient stands in the low bits, modulo the integers' range.
 macro_rules! quotients_of_floats {
-    ($float:ty: signed $($i:ident),*; unsigned $($u:ident),*) => {
+    ($float:ty, $anchor:literal: $($i:ident),*) => {
         $(impl Quotient for $i {
             #[inline(always)]
             fn quotient(self, divisor: $i) -> $i {
-                let quotient = (self as $float / divisor as $float) as $i;
-                // The smallest integer by −1 wraps, where the conversion saturates.
-                if divisor == -1 { self.wrapping_neg() } else { quotient }
-            }
-        })*
-        $(impl Quotient for $u {
-            #[inline(always)]
-            fn quotient(self, divisor: $u) -> $u {
-                (self as $float / divisor as $float) as $u
+                ((self as $float / divisor as $float).trunc() + $anchor).to_bits() as $i
             }
         })*
     };
 }
 
-quotients_of_floats!(f32: signed i8, i16; unsigned u8, u16);
-quotients_of_floats!(f64: signed i32; unsigned u32);
+quotients_of_floats!(f32, 12582912.0: i8, i16, u8, u16);
+quotients_of_floats!(f64, 6755399441055744.0: i32, u32);
 
 macro_rules! quotients_of_integers {
     ($($t:ident),*) => {
@@ -317,6 +329,66 @@ macro_rules! quotients_of_integers {
 }
 
 quotients_of_integers!(i64, u64);
+
+/// A 64-bit integer of 51 bits and a sign, whose quotients are those of floats as well.
+#[derive(Clone, Copy)]
+struct Small(i64);
+
+/// 1.5 · 2⁵²: a small integer added to its bits is the fraction.
+const ANCHOR: f64 = 6755399441055744.0;
+
+impl Small {
+    #[inline(always)]
+    fn to_f64(self) -> f64 {
+        f64::from_bits(self.0.wrapping_add(ANCHOR.to_bits() as i64) as u64) - ANCHOR
+    }
+
+    #[inline(always)]
+    fn quotient(self, divisor: Small) -> i64 {
+        let quotient = (self.to_f64() / divisor.to_f64()).trunc();
+        ((quotient + ANCHOR).to_bits() as i64).wrapping_sub(ANCHOR.to_bits() as i64)
+    }
+}
+
+/// Whether [`Divided`] takes an integer.
+#[inline(always)]
+pub(crate) fn is_small(a: i64) -> bool {
+    (a.wrapping_add(1 << 50) as u64) < 1 << 51
+}
+
+/// A division of small integers (see [`is_small`]).
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Divided<O>(O);
+
+impl Map2<i64, i64> for Divided<Div> {
+    const DIVIDES: bool = true;
+    #[inline(always)]
+    fn apply(self, a: i64, b: i64) -> i64 {
+        Small(a).quotient(Small(b))
+    }
+}
+
+impl Map2<i64, i64> for Divided<ModTruncated> {
+    const DIVIDES: bool = true;
+    #[inline(always)]
+    fn apply(self, a: i64, b: i64) -> i64 {
+        a.wrapping_sub(Small(a).quotient(Small(b)).wrapping_mul(b))
+    }
+}
+
+impl Map2<i64, i64> for Divided<ModFloor> {
+    const DIVIDES: bool = true;
+    #[inline(always)]
+    fn apply(self, a: i64, b: i64) -> i64 {
+        let remainder = Divided(ModTruncated).apply(a, b);
+        let other_side = remainder != 0 && (remainder < 0) != (b < 0);
+        if other_side {
+            remainder.wrapping_add(b)
+        } else {
+            remainder
+        }
+    }
+}
 
 macro_rules! dividing {
     ($name:ty: $($t:ty),*; |$a:ident, $b:ident| $body:expr) => {

@@ -3,9 +3,9 @@
 use crate::body::{Parameters, Plain, UnaryBody, UnaryChunk, Widened};
 use crate::math::{Celu, Elu, Of, Selu, Swish, Vector};
 use crate::operations::{
-    Abs, BitNot, BitsWithin, Ceil, ErfTruncated, Floor, HalfAbs, HalfNeg, HardSigmoid, HardSwish,
-    IsInf, IsNan, LeakyRelu, Neg, Not, Reciprocal, Relu, Round, Shrink, Sign, Softsign, Sqrt,
-    ThresholdedRelu,
+    Abs, BitNot, BitsWithin, Ceil, ErfTruncated, Floor, HalfAbs, HalfNeg, HalfRelu, HardSigmoid,
+    HardSwish, IsInf, IsNan, LeakyRelu, Neg, Not, Reciprocal, Relu, Round, Shrink, Sign, Softsign,
+    Sqrt, ThresholdedRelu,
 };
 use crate::{ElementwiseError, region};
 use half::{bf16, f16};
@@ -455,7 +455,12 @@ fn function(op: UnaryOp, element_type: ElementType) -> Option<Function> {
         UnaryOp::Ceil => floats!(Plain<Ceil>),
         UnaryOp::Round => floats!(Plain<Round>),
         UnaryOp::Relu => {
-            integers!(Relu: Int8 i8, Int16 i16, Int32 i32, Int64 i64; else floats!(Plain<Relu>))
+            integers!(Relu: Int8 i8, Int16 i16, Int32 i32, Int64 i64, Float32 f32, Float64 f64;
+            else match element_type {
+                Float16 => run::<u16, u16, Plain<HalfRelu<0xfc00>>>,
+                BFloat16 => run::<u16, u16, Plain<HalfRelu<0xff80>>>,
+                _ => return None,
+            })
         }
         UnaryOp::Sign => integers!(Sign: Int8 i8, Int16 i16, Int32 i32, Int64 i64,
             UInt8 u8, UInt16 u16, UInt32 u32, UInt64 u64; else floats!(Plain<Sign>)),

@@ -1,6 +1,6 @@
 //! Activation functions of `f32` around the exponential, and eˣ − 1.
 
-use super::exponential::{LOG, exp_full, exp_ordinary, sigmoid};
+use super::exponential::{LOG, decay, exp_full, exp_ordinary, sigmoid_ordinary};
 use super::{EXP_ORDINARY_LIMIT, any_outside, polynomial, quiet};
 use crate::Isa;
 
@@ -82,7 +82,7 @@ fn log1p_of_unit<I: Isa>(isa: I, e: I::F32) -> I::F32 {
 #[inline(always)]
 pub fn softplus<I: Isa>(isa: I, x: I::F32) -> I::F32 {
     let zero = isa.splat_f32(0.0);
-    let below = isa.neg_f32(isa.abs_f32(x));
+    let below = decay(isa, x);
     if any_outside(isa, x, EXP_ORDINARY_LIMIT) {
         let e = exp_full(isa, below);
         let tiny = isa.lt_f32(below, isa.splat_f32(-EXP_ORDINARY_LIMIT));
@@ -142,7 +142,7 @@ pub fn mish<I: Isa>(isa: I, x: I::F32) -> I::F32 {
 #[inline(always)]
 fn mish_of<I: Isa>(isa: I, x: I::F32) -> I::F32 {
     let (one, two) = (isa.splat_f32(1.0), isa.splat_f32(2.0));
-    let e = exp_ordinary(isa, isa.neg_f32(isa.abs_f32(x)));
+    let e = exp_ordinary(isa, decay(isa, x));
     let negative = isa.lt_f32(x, isa.splat_f32(0.0));
     let twice = isa.add_f32(e, e);
     let n = isa.fma_f32(e, e, twice);
@@ -152,14 +152,19 @@ fn mish_of<I: Isa>(isa: I, x: I::F32) -> I::F32 {
     isa.mul_f32(x, isa.div_f32(numerator, denominator))
 }
 
-/// x / (1 + e^−(y + correction)) for a small correction.
+/// x / (1 + e^−(y + correction)) for a small correction, which is zero unless `CORRECTED`.
 #[inline(always)]
-fn gated<I: Isa>(isa: I, x: I::F32, y: I::F32, correction: I::F32) -> I::F32 {
+fn gated<I: Isa, const CORRECTED: bool>(
+    isa: I,
+    x: I::F32,
+    y: I::F32,
+    correction: I::F32,
+) -> I::F32 {
     let one = isa.splat_f32(1.0);
     if any_outside(isa, y, EXP_ORDINARY_LIMIT) {
         let zero = isa.splat_f32(0.0);
         let ordinary = isa.le_f32(isa.abs_f32(y), isa.splat_f32(EXP_ORDINARY_LIMIT));
-        let gate = sigmoid(isa, isa.select_f32(ordinary, y, zero));
+        let gate = sigmoid_ordinary(isa, isa.select_f32(ordinary, y, zero));
         // Of an overflowing product the correction is no number.
         let near = isa.le_f32(isa.abs_f32(y), isa.splat_f32(1e4));
         let correction = isa.select_f32(near, correction, zero);
@@ -180,7 +185,10 @@ fn gated<I: Isa>(isa: I, x: I::F32, y: I::F32, correction: I::F32) -> I::F32 {
         let result = isa.select_f32(isa.is_nan_f32(y), quiet(isa, y), result);
         isa.select_f32(isa.is_nan_f32(x), quiet(isa, x), result)
     } else {
-        let gate = sigmoid(isa, y);
+        let gate = sigmoid_ordinary(isa, y);
+        if !CORRECTED {
+            return isa.mul_f32(x, gate);
+        }
         let complement = isa.mul_f32(correction, isa.sub_f32(one, gate));
         isa.mul_f32(x, isa.fma_f32(gate, complement, gate))
     }
@@ -192,7 +200,7 @@ pub fn swish<I: Isa>(isa: I, x: I::F32, alpha: f32) -> I::F32 {
     let alpha = isa.splat_f32(alpha);
     let y = isa.mul_f32(x, alpha);
     let correction = isa.fma_f32(x, alpha, isa.neg_f32(y));
-    gated(isa, x, y, correction)
+    gated::<I, true>(isa, x, y, correction)
 }
 
 /// x (1 + tanh(√(2/π) (x + 0.044715 x³))) / 2 (ONNX `Gelu`, `approximate` = `tanh`), as x / (1 + e^−y). Error below
@@ -211,5 +219,5 @@ pub fn gelu_tanh<I: Isa>(isa: I, x: I::F32) -> I::F32 {
         isa.splat_f32(CUBIC_TERM),
         isa.splat_f32(LINEAR_TERM),
     );
-    gated(isa, x, isa.mul_f32(x, slope), isa.splat_f32(0.0))
+    gated::<I, false>(isa, x, isa.mul_f32(x, slope), isa.splat_f32(0.0))
 }

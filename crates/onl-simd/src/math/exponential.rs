@@ -54,11 +54,28 @@ pub fn exp_ordinary<I: Isa>(isa: I, x: I::F32) -> I::F32 {
 /// eˣ. Error below 0.9 ULP; denormal results are rounded to nearest even; exp(−∞) = 0, exp(∞) = ∞.
 #[inline(always)]
 pub fn exp<I: Isa>(isa: I, x: I::F32) -> I::F32 {
-    if any_outside(isa, x, EXP_ORDINARY_LIMIT) {
-        exp_full(isa, x)
+    let magnitude = isa.abs_f32(x);
+    let least = isa.splat_f32(f32::MIN_POSITIVE);
+    let above = isa.le_f32(least, magnitude);
+    let below = isa.le_f32(magnitude, isa.splat_f32(EXP_ORDINARY_LIMIT));
+    if isa.any_m32(isa.not_m32(isa.and_m32(above, below))) {
+        // Zeros stand for denormals, which multiply slowly.
+        let x = isa.select_f32(isa.lt_f32(magnitude, least), isa.splat_f32(0.0), x);
+        if isa.any_m32(isa.not_m32(below)) {
+            exp_full(isa, x)
+        } else {
+            exp_ordinary(isa, x)
+        }
     } else {
         exp_ordinary(isa, x)
     }
+}
+
+/// −|x|, and the greatest negative normal number in place of a denormal or zero.
+#[inline(always)]
+pub(super) fn decay<I: Isa>(isa: I, x: I::F32) -> I::F32 {
+    let least = isa.splat_f32(f32::MIN_POSITIVE);
+    isa.neg_f32(isa.max_f32(least, isa.abs_f32(x)))
 }
 
 /// As [`exp`], for every lane, without a multiplication that produces or consumes a denormal.
@@ -109,25 +126,39 @@ fn logistic_quotient<I: Isa>(isa: I, numerator: I::F32, e: I::F32) -> I::F32 {
     isa.fma_f32(slope, lost, q)
 }
 
+/// [`sigmoid`] where |x| ≤ [`EXP_ORDINARY_LIMIT`].
+#[inline(always)]
+pub(super) fn sigmoid_ordinary<I: Isa>(isa: I, x: I::F32) -> I::F32 {
+    sigmoid_of(isa, x, decay(isa, x))
+}
+
+/// Logistic function of `x` from `below` = −|x|.
+#[inline(always)]
+fn sigmoid_of<I: Isa>(isa: I, x: I::F32, below: I::F32) -> I::F32 {
+    let e = exp_ordinary(isa, below);
+    let negative = isa.lt_f32(x, isa.splat_f32(0.0));
+    logistic_quotient(isa, isa.select_f32(negative, e, isa.splat_f32(1.0)), e)
+}
+
 /// Logistic function 1 / (1 + e⁻ˣ). Relative accuracy on both sides: error below 1.9 ULP.
 #[inline(always)]
 pub fn sigmoid<I: Isa>(isa: I, x: I::F32) -> I::F32 {
-    let one = isa.splat_f32(1.0);
-    let negative = isa.lt_f32(x, isa.splat_f32(0.0));
-    let below = isa.neg_f32(isa.abs_f32(x));
     if any_outside(isa, x, EXP_ORDINARY_LIMIT) {
-        // A denormal e⁻|ˣ| is the result itself on the negative side and nothing beside 1 on the positive one.
-        let e = exp_full(isa, below);
-        let denormal = isa.lt_f32(e, isa.splat_f32(f32::MIN_POSITIVE));
-        let normal = isa.select_f32(denormal, isa.splat_f32(0.0), e);
-        let numerator = isa.select_f32(negative, normal, one);
-        let quotient = logistic_quotient(isa, numerator, normal);
-        let tail = isa.and_m32(denormal, negative);
-        let result = isa.select_f32(tail, e, quotient);
+        let limit = isa.splat_f32(-EXP_ORDINARY_LIMIT);
+        let below = decay(isa, x);
+        // On the positive side the clamped exponential is nothing beside 1; on the negative one it is the result itself.
+        let quotient = sigmoid_of(isa, x, isa.max_f32(limit, below));
+        let low = isa.lt_f32(x, limit);
+        let denormal = isa.and_m32(low, isa.le_f32(isa.splat_f32(-104.0), x));
+        let tail = if isa.any_m32(denormal) {
+            exp_full(isa, below)
+        } else {
+            isa.splat_f32(0.0)
+        };
+        let result = isa.select_f32(low, tail, quotient);
         isa.select_f32(isa.is_nan_f32(x), quiet(isa, x), result)
     } else {
-        let e = exp_ordinary(isa, below);
-        logistic_quotient(isa, isa.select_f32(negative, e, one), e)
+        sigmoid_ordinary(isa, x)
     }
 }
 
