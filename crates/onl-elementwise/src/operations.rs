@@ -133,8 +133,7 @@ impl<const LOWEST: u16> Configured for HalfRelu<LOWEST> {
 impl<const LOWEST: u16> Map1<u16, u16> for HalfRelu<LOWEST> {
     #[inline(always)]
     fn apply(self, a: u16) -> u16 {
-        let not_positive = a >= 0x8000 && a <= LOWEST;
-        if not_positive { 0 } else { a }
+        if (0x8000..=LOWEST).contains(&a) { 0 } else { a }
     }
 }
 
@@ -155,7 +154,7 @@ macro_rules! bits_within {
             #[inline(always)]
             fn apply(self, a: $t) -> Bool {
                 let bits = a & MASK as $t;
-                Bool::from(bits >= LOW as $t && bits <= HIGH as $t)
+                Bool::from((LOW as $t..=HIGH as $t).contains(&bits))
             }
         })*
     };

@@ -82,7 +82,7 @@ pub fn swish<I: Isa>(isa: I, x: I::F64, alpha: f64) -> I::F64 {
 #[inline(always)]
 pub fn gelu_tanh<I: Isa>(isa: I, x: I::F64) -> I::F64 {
     /// √(8/π), and 0.044715 of it.
-    const LINEAR_TERM: f64 = 1.595_769_121_605_730_7;
+    const LINEAR_TERM: f64 = 1.595_769_121_605_730_6;
     const CUBIC_TERM: f64 = 0.044715 * LINEAR_TERM;
     let a = isa.min_f64(isa.splat_f64(200.0), isa.abs_f64(x));
     let slope = isa.fma_f64(
