@@ -45,7 +45,7 @@ const TRANSCENDENTAL: [UnaryOp; 24] = [
     UnaryOp::Celu { alpha: 1.5 },
     UnaryOp::Selu {
         alpha: 1.671875,
-        gamma: 1.05078125,
+        gamma: 1.0625,
     },
 ];
 

@@ -76,7 +76,7 @@ with_attributes! {
     Elu elu(0.75);
     Celu celu(1.5);
     CeluNegative celu(-0.5);
-    Selu selu(1.671875, 1.05078125);
+    Selu selu(1.671875, 1.0625);
     Swish swish(1.0);
     SwishNegative swish(-2.25);
 }

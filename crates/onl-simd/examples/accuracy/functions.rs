@@ -1,5 +1,8 @@
 //! The measured functions: bodies with attributes as types, since a body takes none.
 
+// The same digits serve f32 and f64.
+#![allow(clippy::excessive_precision)]
+
 use onl_simd::Isa;
 use onl_simd::math::{self, UnaryF32, UnaryF64, double};
 

@@ -44,7 +44,7 @@ impl Errors {
         self.points += 1;
         self.sum += error;
         // NaN counts as the largest.
-        if !(error <= self.largest) {
+        if error.is_nan() || error > self.largest {
             self.largest = error;
             self.at = x;
         }
