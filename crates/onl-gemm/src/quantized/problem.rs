@@ -80,7 +80,8 @@ impl Scales<'_> {
     /// # Panics
     /// When there is none.
     pub fn at(&self, index: usize) -> f32 {
-        let index = index % self.len();
+        let length = self.len();
+        let index = if length == 1 { 0 } else { index % length };
         match self {
             Scales::Float32(scales) => scales[index],
             Scales::Float16(scales) => scales[index].to_f32(),

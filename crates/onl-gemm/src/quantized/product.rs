@@ -75,6 +75,10 @@ pub fn quantized_product(
         factored: has_sums && (a_zero_point.is_none() || b_zero_point.is_none()),
         sums,
         bytes,
+        scale: requantization.as_ref().and_then(|r| {
+            let uniform = r.a_scales.len() == 1 && r.b_scales.len() == 1;
+            uniform.then(|| r.a_scales.at(0) * r.b_scales.at(0) / r.y_scale)
+        }),
         requantization,
         workspace: workspace.as_mut_ptr(),
     };
@@ -168,6 +172,8 @@ struct Product<'a> {
     sums: *mut i32,
     bytes: *mut u8,
     requantization: Option<Requantization<'a>>,
+    /// The scale of all elements, if they have the same.
+    scale: Option<f32>,
     workspace: *mut u8,
 }
 
@@ -612,31 +618,29 @@ impl Product<'_> {
         let Some(requantization) = &self.requantization else {
             return;
         };
-        let Requantization {
-            a_scales,
-            b_scales,
-            y_scale,
-            y_zero_point,
-            signed,
-        } = *requantization;
         let (m, n) = (self.plan.shape.m, self.plan.shape.n);
-        let a_scale = a_scales.at(a_matrix * m + row);
-        let scale = match (a_scales.len() > 1, b_scales.len() > 1) {
-            (false, false) => RowScale::Splat(a_scale * b_scales.at(0) / y_scale),
-            // SAFETY: `columns` wrote the scales of these columns.
-            (false, true) => RowScale::Columns(unsafe { from_raw_parts(scales, sums.len()) }),
-            (true, _) => RowScale::Outer {
-                a: a_scale,
-                // SAFETY: as above.
-                b: unsafe { from_raw_parts(scales, sums.len()) },
-                y: y_scale,
-            },
+        let scale = match self.scale {
+            Some(scale) => RowScale::Splat(scale),
+            None => {
+                // SAFETY: `columns` wrote the scales of these columns.
+                let scales = unsafe { from_raw_parts(scales, sums.len()) };
+                if requantization.a_scales.len() == 1 {
+                    RowScale::Columns(scales)
+                } else {
+                    RowScale::Outer {
+                        a: requantization.a_scales.at(a_matrix * m + row),
+                        b: scales,
+                        y: requantization.y_scale,
+                    }
+                }
+            }
         };
+        let rounding = Rounding::new(requantization.y_zero_point, requantization.signed);
         let target = self.bytes.wrapping_add((batch * m + row) * n + column);
         // SAFETY: handed on from the caller; the kernels' features are there.
         unsafe {
             let bytes = from_raw_parts_mut(target, sums.len());
-            (self.kernels.requantize_row)(sums, scale, Rounding::new(y_zero_point, signed), bytes);
+            (self.kernels.requantize_row)(sums, scale, rounding, bytes);
         }
     }
 }
