@@ -14,6 +14,7 @@ pub mod infer;
 mod io;
 mod movement;
 mod prepare;
+mod quantize;
 mod reduce;
 mod shape;
 mod table;

@@ -235,6 +235,7 @@ impl KernelTable {
             crate::reduce::entries(),
             crate::movement::entries(),
             crate::shape::entries(),
+            crate::quantize::entries(),
         ] {
             for entry in group {
                 table
