@@ -1,7 +1,7 @@
 //! Transpose, DepthToSpace, SpaceToDepth, Expand, Tile, Trilu.
 
 use super::support::{ALL_TYPES, NUMERIC_TYPES, check_inputs, shape_error};
-use super::{CALIBRATABLE, Division, entry, matrix};
+use super::{CALIBRATED_TYPES, Division, calibrated, entry, matrix, without_calibrated};
 use crate::infer::{broadcast_dims, same_as_first};
 use crate::{
     Example, ExampleInput, InferContext, InferError, KernelEntry, KernelError, KernelIo,
@@ -24,17 +24,9 @@ pub(super) fn entries() -> Vec<KernelEntry> {
             depth_to_space_examples,
         )
     };
-    vec![
+    const REST: usize = ALL_TYPES.len() - CALIBRATED_TYPES.len();
+    let [transpose, transpose_of_the_rest] = calibrated(
         KernelEntry {
-            op_type: "SpaceToDepth",
-            prepare: prepare_space_to_depth,
-            examples: space_to_depth_examples,
-            ..depth_to_space.clone()
-        },
-        depth_to_space,
-        KernelEntry {
-            element_types: ALL_TYPES,
-            coverage: CALIBRATABLE,
             regions: const { &[&TRANSPOSE] },
             ..entry(
                 "Transpose",
@@ -44,6 +36,18 @@ pub(super) fn entries() -> Vec<KernelEntry> {
                 transpose_examples,
             )
         },
+        const { &without_calibrated::<REST>(ALL_TYPES) },
+    );
+    vec![
+        KernelEntry {
+            op_type: "SpaceToDepth",
+            prepare: prepare_space_to_depth,
+            examples: space_to_depth_examples,
+            ..depth_to_space.clone()
+        },
+        depth_to_space,
+        transpose,
+        transpose_of_the_rest,
         KernelEntry {
             regions: const { &[&STRIDED] },
             shape_dependence: ShapeDependence::Values(&[1]),

@@ -1,7 +1,7 @@
 //! Cast and CastLike.
 
 use super::support::check_inputs;
-use super::{CALIBRATABLE, Division, entry};
+use super::{CALIBRATED_TYPES, Division, calibrated, entry, without_calibrated};
 use crate::{
     Example, ExampleInput, InferContext, InferError, KernelEntry, KernelError, KernelIo,
     PrepareContext, PrepareError, PreparedKernel,
@@ -44,8 +44,6 @@ const TYPES: &[ElementType] = {
 
 pub(super) fn entries() -> Vec<KernelEntry> {
     let cast = KernelEntry {
-        element_types: TYPES,
-        coverage: CALIBRATABLE,
         regions: const { &[&CAST] },
         ..entry(
             "Cast",
@@ -63,7 +61,11 @@ pub(super) fn entries() -> Vec<KernelEntry> {
         examples: cast_like_examples,
         ..cast.clone()
     };
-    vec![cast, cast_like]
+    const REST: usize = TYPES.len() - CALIBRATED_TYPES.len();
+    [cast, cast_like]
+        .into_iter()
+        .flat_map(|entry| calibrated(entry, const { &without_calibrated::<REST>(TYPES) }))
+        .collect()
 }
 
 struct Cast {

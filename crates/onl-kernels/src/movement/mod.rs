@@ -38,6 +38,48 @@ const SIZES: &[usize] = &[
     1 << 20,
 ];
 
+/// Element types for which thresholds are calibrated, one of each width and conversion that models spend time in.
+const CALIBRATED_TYPES: &[ElementType] = {
+    use ElementType::*;
+    &[Float32, Float16, BFloat16, Int32, Int64, UInt8, Bool]
+};
+
+/// The types of a list that are not calibrated.
+const fn without_calibrated<const N: usize>(types: &[ElementType]) -> [ElementType; N] {
+    let mut rest = [ElementType::Float32; N];
+    let (mut index, mut kept) = (0, 0);
+    while index < types.len() {
+        let mut calibrated = false;
+        let mut candidate = 0;
+        while candidate < CALIBRATED_TYPES.len() {
+            calibrated |= CALIBRATED_TYPES[candidate] as i32 == types[index] as i32;
+            candidate += 1;
+        }
+        if !calibrated {
+            rest[kept] = types[index];
+            kept += 1;
+        }
+        index += 1;
+    }
+    assert!(kept == N, "the list holds every calibrated type");
+    rest
+}
+
+/// An entry twice: calibratable for the calibrated types, as it is for the rest of its types.
+fn calibrated(entry: KernelEntry, rest: &'static [ElementType]) -> [KernelEntry; 2] {
+    [
+        KernelEntry {
+            element_types: CALIBRATED_TYPES,
+            coverage: CALIBRATABLE,
+            ..entry.clone()
+        },
+        KernelEntry {
+            element_types: rest,
+            ..entry
+        },
+    ]
+}
+
 /// Coverage of the operators that models spend time in: calibration finds the size from which lanes pay.
 const CALIBRATABLE: Coverage = Coverage::Calibratable {
     schema: ParallelConfig::schema,

@@ -1,7 +1,7 @@
 //! Slice, Gather, GatherElements, GatherND, ReverseSequence.
 
-use super::support::{Integers, axis_of, check_inputs, known_integers, shape_error};
-use super::{CALIBRATABLE, Division, entry};
+use super::support::{BYTE_TYPES, Integers, axis_of, check_inputs, known_integers, shape_error};
+use super::{CALIBRATED_TYPES, Division, calibrated, entry, without_calibrated};
 use crate::infer::{resolve_axis, same_as_first};
 use crate::{
     Example, ExampleInput, InferContext, InferError, KernelEntry, KernelError, KernelIo,
@@ -28,7 +28,6 @@ pub(super) fn entries() -> Vec<KernelEntry> {
         )
     };
     let gather = KernelEntry {
-        coverage: CALIBRATABLE,
         regions: const { &[&GATHER] },
         ..entry(
             "Gather",
@@ -38,24 +37,7 @@ pub(super) fn entries() -> Vec<KernelEntry> {
             gather_examples,
         )
     };
-    vec![
-        slice.clone(),
-        KernelEntry {
-            opsets: (10, i64::MAX),
-            shape_dependence: ShapeDependence::Values(&[1, 2, 3, 4]),
-            examples: slice_examples_10,
-            ..slice
-        },
-        KernelEntry {
-            regions: const { &[&STRIDED] },
-            ..entry(
-                "ReverseSequence",
-                (10, i64::MAX),
-                prepare_reverse,
-                same_as_first,
-                reverse_examples,
-            )
-        },
+    let gathers = [
         gather.clone(),
         KernelEntry {
             op_type: "GatherElements",
@@ -73,7 +55,31 @@ pub(super) fn entries() -> Vec<KernelEntry> {
             examples: gather_nd_examples,
             ..gather
         },
-    ]
+    ];
+    const REST: usize = BYTE_TYPES.len() - CALIBRATED_TYPES.len();
+    let gathers = gathers
+        .into_iter()
+        .flat_map(|entry| calibrated(entry, const { &without_calibrated::<REST>(BYTE_TYPES) }));
+    let others = [
+        slice.clone(),
+        KernelEntry {
+            opsets: (10, i64::MAX),
+            shape_dependence: ShapeDependence::Values(&[1, 2, 3, 4]),
+            examples: slice_examples_10,
+            ..slice
+        },
+        KernelEntry {
+            regions: const { &[&STRIDED] },
+            ..entry(
+                "ReverseSequence",
+                (10, i64::MAX),
+                prepare_reverse,
+                same_as_first,
+                reverse_examples,
+            )
+        },
+    ];
+    others.into_iter().chain(gathers).collect()
 }
 
 struct Slice {

@@ -62,7 +62,7 @@ impl Selection {
 #[derive(clap::Args, Clone)]
 pub struct Limits {
     /// Most seconds of measuring, both processes together.
-    #[arg(long, default_value_t = 60.0, value_name = "SECONDS", value_parser = positive)]
+    #[arg(long, default_value_t = 150.0, value_name = "SECONDS", value_parser = positive)]
     pub budget: f64,
     /// Most mebibytes of inputs and outputs held at once.
     #[arg(long, default_value_t = 512, value_name = "MIB", value_parser = clap::value_parser!(u64).range(1..=1 << 30))]
