@@ -217,8 +217,9 @@ fn import_lists_bad_rows_with_reasons_and_saves_the_rest() {
     let folder = saved();
     let text = tuning(folder.path(), &["export"]).stdout;
     let text = text.replacen("= 2222", "= -5", 1);
-    let text =
-        text.replacen("revision = 1\n", "revision = 77\n", 1) + "\n[[profile]]\nkernel = 3\n";
+    let (head, rest) = text.split_once("revision = ").expect("a revision");
+    let (_, rest) = rest.split_once('\n').expect("more lines");
+    let text = format!("{head}revision = 77\n{rest}\n[[profile]]\nkernel = 3\n");
     let file = folder.path().join("bad.toml");
     fs::write(&file, text).expect("writable");
     let to = tempfile::tempdir().expect("a temporary folder");

@@ -41,7 +41,7 @@ fn from_f64(element_type: ElementType, dims: &[usize], values: &[f64]) -> Tensor
         ElementType::UInt64 => make(dims, values, |v| v as u64),
         ElementType::Bool => make(dims, values, |v| Bool::from(v > 0.0)),
         other => {
-            let bytes = values.len() * other.bits() / 8;
+            let bytes = (values.len() * other.bits()).div_ceil(8);
             let bytes: Vec<u8> = (0..bytes).map(|i| (i * 37 % 251) as u8).collect();
             Tensor::from_bytes(other, dims, &bytes).unwrap()
         }

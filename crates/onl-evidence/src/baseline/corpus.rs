@@ -34,7 +34,7 @@ const BATCHES: &[usize] = &[cube(32), cube(96), cube(160)];
 /// Elements: far below the portable threshold of division, at it, and far above.
 const ELEMENTS: &[usize] = &[1_024, 32_768, 4_194_304];
 
-use ElementType::{BFloat16, Bool, Float16, Float32, Int64};
+use ElementType::{BFloat16, Bool, Float16, Float32, Int64, UInt8};
 
 const fn case(
     operator: &'static str,
@@ -98,12 +98,20 @@ pub const CORPUS: &[CorpusCase] = &[
         &[cube(32), cube(256), cube(512)],
     ),
     case("MatMul", Int64, "square", &[cube(16), cube(32), cube(128)]),
+    case("MatMulInteger", UInt8, "constant_b", PRODUCTS),
     // Reductions.
     case("ReduceSum", Float32, "last_axis", ELEMENTS),
     case("ReduceMean", Float32, "first_axis", ELEMENTS),
     case("ReduceMax", Int64, "last_axis", ELEMENTS),
     case("Softmax", Float32, "attention", ELEMENTS),
     case("LayerNormalization", Float32, "hidden", ELEMENTS),
+    case("BatchNormalization", Float32, "image", ELEMENTS),
+    case("CumSum", Float32, "last_axis", ELEMENTS),
+    case("ArgMax", Float32, "last_axis", ELEMENTS),
+    case("TopK", Float32, "classes", ELEMENTS),
+    // Quantization.
+    case("QuantizeLinear", Float32, "tensor", ELEMENTS),
+    case("DynamicQuantizeLinear", Float32, "normal", ELEMENTS),
     // Movement.
     case("Transpose", Float32, "matrix", ELEMENTS),
     case("Transpose", Float32, "heads", ELEMENTS),
@@ -114,7 +122,8 @@ pub const CORPUS: &[CorpusCase] = &[
     case("Expand", Float32, "rows", ELEMENTS),
     case("Pad", Float32, "constant", ELEMENTS),
     case("Cast", Float32, "vector", ELEMENTS),
-    // Serial, with elements to move.
+    case("ScatterElements", Float32, "along_rows", ELEMENTS),
+    case("OneHot", Float32, "classes", ELEMENTS),
     case("NonZero", Bool, "vector", ELEMENTS),
 ];
 
@@ -142,11 +151,12 @@ impl CorpusCase {
     /// Name at a size, the same on every machine.
     pub fn name(&self, size: usize) -> String {
         let edge = (size as f64).cbrt().round() as usize;
-        let size = if matches!(self.operator, "Gemm" | "MatMul") && cube(edge) == size {
-            format!("{edge}^3")
-        } else {
-            size.to_string()
-        };
+        let size =
+            if matches!(self.operator, "Gemm" | "MatMul" | "MatMulInteger") && cube(edge) == size {
+                format!("{edge}^3")
+            } else {
+                size.to_string()
+            };
         format!(
             "{}/{} {}/{size}",
             self.operator, self.element_type, self.example
