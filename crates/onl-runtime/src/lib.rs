@@ -15,6 +15,7 @@ mod recording;
 mod session;
 mod state;
 mod subgraph;
+mod waking;
 
 pub use error::{InputError, RunError, SessionError};
 pub use prepared::PreparedNodeInfo;

@@ -2,6 +2,7 @@
 
 use crate::prepared::PreparedGraph;
 use crate::recording::{Recorded, Recording};
+use crate::waking::Waking;
 use onl_ir::ValueId;
 use onl_kernels::ShapeDependence;
 use onl_tensor::{ElementType, Shape, Tensor, TensorError, Value, byte_length};
@@ -47,8 +48,8 @@ pub(crate) struct Plan {
     pub slot_bytes: Vec<usize>,
     pub outputs: Vec<OutputBinding>,
     pub workspace_bytes: usize,
-    /// Whether a run has regions that together pay for waking lanes.
-    pub expects_regions: bool,
+    /// When runs wake sleeping lanes.
+    pub waking: Waking,
 }
 
 /// Which values have a shape, and which have elements, that follow from the input shapes alone.
@@ -103,7 +104,7 @@ impl Plan {
         knowledge: &ShapeKnowledge,
         recording: &Recording,
         input_dims: Vec<Shape>,
-        expects_regions: bool,
+        waking: Waking,
     ) -> Result<Option<Plan>, TensorError> {
         if recording.unplannable {
             return Ok(None);
@@ -200,7 +201,7 @@ impl Plan {
             slot_bytes,
             outputs,
             workspace_bytes: recording.workspace,
-            expects_regions,
+            waking,
         }))
     }
 

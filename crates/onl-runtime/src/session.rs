@@ -2,6 +2,7 @@ use crate::plan::{Location, Plan, ShapeKnowledge};
 use crate::prepared::{Preparation, PreparedGraph, PreparedNodeInfo};
 use crate::recording::record;
 use crate::state::{RunState, own, placeholder};
+use crate::waking::Waking;
 use crate::{InputError, RunError, SessionError, functions};
 use onl_cpu::CpuExecutionDescriptor;
 use onl_cpu::IsaTier;
@@ -328,7 +329,8 @@ impl RuntimeSession {
         outputs: &mut [Tensor],
         control: RunControl<'_>,
     ) -> Result<(), RunError> {
-        let run = self.enter(control, state.plan.expects_regions)?;
+        let wakes = state.plan.waking.wakes(&mut state.lost_ns);
+        let run = self.enter(control, wakes)?;
         state.run(&self.graph, inputs, outputs, run.lanes())
     }
 
@@ -406,15 +408,13 @@ impl RuntimeSession {
             .collect::<Result<Vec<_>, _>>()?;
         if let Some(views) = tensor_views(inputs) {
             let dims: Vec<Shape> = views.iter().map(|v| Shape::new(v.dims())).collect();
-            // Waking pays when the regions together save more than it costs; two lanes save half.
-            let expects_regions =
-                divisible_ns as f64 > 2.0 * self.options.snapshot.lane_costs().cold_ns;
+            let cold_ns = self.options.snapshot.lane_costs().cold_ns;
             if let Some(plan) = Plan::new(
                 &self.graph,
                 &self.knowledge,
                 &recording,
                 dims,
-                expects_regions,
+                Waking::new(divisible_ns, cold_ns),
             )? {
                 self.keep(RunState::new(Arc::new(plan))?);
             }

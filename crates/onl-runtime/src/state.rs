@@ -18,6 +18,8 @@ pub(crate) struct RunState {
     strays: Vec<Option<Tensor>>,
     has_strays: bool,
     workspace: AlignedBuffer,
+    /// What runs have lost to sleeping lanes since one woke them, in nanoseconds.
+    pub lost_ns: u64,
 }
 
 impl RunState {
@@ -46,6 +48,7 @@ impl RunState {
             strays,
             has_strays: false,
             workspace,
+            lost_ns: 0,
         })
     }
 
