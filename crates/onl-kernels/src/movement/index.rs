@@ -239,7 +239,12 @@ fn infer_one_hot(context: &mut InferContext<'_>) -> Result<(), InferError> {
 }
 
 fn one_hot_examples(element_type: ElementType, size: usize) -> Vec<Example> {
-    let indices: Vec<i64> = (0..(size / 32).max(1) as i64).map(|i| i * 7 % 32).collect();
+    let indices = ExampleInput::Uniform {
+        element_type: ElementType::Int64,
+        shape: Shape::new(&[(size / 32).max(1)]),
+        low: 0.0,
+        high: 31.0,
+    };
     let Ok(values) = Tensor::zeros(element_type, &[2]) else {
         return Vec::new();
     };
@@ -248,7 +253,7 @@ fn one_hot_examples(element_type: ElementType, size: usize) -> Vec<Example> {
         Example::new(
             name,
             vec![
-                ExampleInput::integers(&indices),
+                indices.clone(),
                 ExampleInput::integers(&[32]),
                 values.clone(),
             ],
