@@ -4,7 +4,7 @@ use super::{Inventory, InventoryImplementation, InventoryRow, SerialReason};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-/// The inventory as Markdown: paths with parameters by the regions that they open, serial ones by category; paths that
+/// The inventory as Markdown: paths with parameters by the values that these have, serial ones by category; paths that
 /// differ in nothing but their element type are one line.
 pub fn markdown(inventory: &Inventory) -> String {
     let mut page = String::new();
@@ -16,6 +16,7 @@ pub fn markdown(inventory: &Inventory) -> String {
 /// What paths of one line have in common.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct Line {
+    regions: String,
     operator: String,
     state: String,
     implementations: Vec<(String, u32)>,
@@ -34,6 +35,7 @@ impl Line {
         let mut ranges: Vec<&InventoryImplementation> = row.implementations.iter().collect();
         ranges.sort_by_key(|i| i.first_opset);
         Line {
+            regions: row.regions.join(", "),
             operator: if row.domain == "ai.onnx" {
                 row.op_type.clone()
             } else {
@@ -94,7 +96,7 @@ fn write(inventory: &Inventory, page: &mut String) -> std::fmt::Result {
     }
     let total: usize = inventory.states.values().sum();
     writeln!(page, "| all | {total} | |\n")?;
-    let mut families: BTreeMap<(String, Vec<(String, String)>), Lines> = BTreeMap::new();
+    let mut families: BTreeMap<Vec<(String, String)>, Lines> = BTreeMap::new();
     let mut serial: BTreeMap<String, Lines> = BTreeMap::new();
     for row in &inventory.paths {
         let line = Line::of(row);
@@ -103,8 +105,7 @@ fn write(inventory: &Inventory, page: &mut String) -> std::fmt::Result {
             None => {
                 let values = row.parameters.iter();
                 let values = values.map(|p| (p.name.clone(), p.value.clone()));
-                let regions = row.regions.join(", ");
-                families.entry((regions, values.collect())).or_default()
+                families.entry(values.collect()).or_default()
             }
         };
         lines
@@ -115,23 +116,23 @@ fn write(inventory: &Inventory, page: &mut String) -> std::fmt::Result {
     writeln!(page, "## With parameters\n")?;
     writeln!(
         page,
-        "By the regions that the kernels open. The names are those of [profiles and reports](profiling.md).\n"
+        "By the values of the parameters. Regions have the names of [profiles and reports](profiling.md).\n"
     )?;
-    for ((regions, values), lines) in &families {
-        writeln!(page, "### {regions}\n")?;
+    for (values, lines) in &families {
         let values = values
             .iter()
             .map(|(name, value)| format!("`{name}` = {value}"));
         writeln!(page, "{}\n", values.collect::<Vec<_>>().join(", "))?;
         writeln!(
             page,
-            "| Operator | Element types | State | Operator sets | Implementation |"
+            "| Regions | Operator | Element types | State | Operator sets | Implementation |"
         )?;
-        writeln!(page, "| --- | --- | --- | --- | --- |")?;
+        writeln!(page, "| --- | --- | --- | --- | --- | --- |")?;
         for (line, element_types) in lines {
             writeln!(
                 page,
-                "| {} | {} | {} | {} | {} |",
+                "| {} | {} | {} | {} | {} | {} |",
+                line.regions,
                 line.operator,
                 element_types.join(" "),
                 line.state,
