@@ -121,6 +121,8 @@ pub struct Input {
 #[derive(Debug, Clone, PartialEq)]
 pub enum Values {
     /// Normal with mean 0 and standard deviation 1; small integers in types of integers, and both truths of `bool`.
+    /// Those of `i8` have 7 bits: without dot-product instructions ONNX Runtime adds products of `u8` and `i8` in 16
+    /// bits, which larger ones would overflow.
     Normal,
     /// From 0.001 to 4.
     Positive,

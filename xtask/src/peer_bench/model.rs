@@ -274,7 +274,7 @@ fn element(values: &Values, element_type: ElementType, index: usize, random: &mu
         Values::Given(given) => given[index % given.len()],
         Values::Normal | Values::Masked | Values::Infinite => match element_type {
             ElementType::U8 => (random.next() % 256) as f64,
-            ElementType::I8 => (random.next() % 256) as f64 - 128.0,
+            ElementType::I8 => (random.next() % 128) as f64 - 64.0,
             ElementType::Bool => (random.next() % 2) as f64,
             ElementType::I32 | ElementType::I64 => (random.next() % 200) as f64 - 100.0,
             _ => random.normal(),

@@ -145,9 +145,14 @@ impl Peer {
             std::thread::sleep(REST);
             let after = self.ran();
             match (before, after) {
-                (Some(before), Some(after)) if after - before < REST / 10 => return,
+                // The sum falls when a thread ends, which is no rest.
+                (Some(before), Some(after))
+                    if after.checked_sub(before).is_some_and(|ran| ran < REST / 10) =>
+                {
+                    return;
+                }
                 (None, _) | (_, None) => return,
-                _ => before = after,
+                (_, after) => before = after,
             }
         }
     }
