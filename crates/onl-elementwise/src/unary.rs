@@ -1,7 +1,7 @@
 //! Operations of one operand.
 
 use crate::body::{Parameters, Plain, UnaryBody, UnaryChunk, Widened};
-use crate::math::{Celu, Elu, Of, Selu, Swish, Vector};
+use crate::math::{Celu, Elu, Selu, Swish, Vector};
 use crate::operations::{
     Abs, BitNot, BitsWithin, Ceil, ErfTruncated, Floor, HalfAbs, HalfNeg, HalfRelu, HardSigmoid,
     HardSwish, IsInf, IsNan, LeakyRelu, Neg, Not, Reciprocal, Relu, Round, Shrink, Sign, Softsign,
@@ -13,8 +13,8 @@ use onl_cpu::IsaTier;
 use onl_executor::{Lanes, RegionSpec};
 use onl_simd::dispatch;
 use onl_simd::math::{
-    Acos, Acosh, Asin, Asinh, Atan, Atanh, Cos, Cosh, Erf, Exp, Gelu, GeluTanh, Log, Mish, Sigmoid,
-    Sin, Sinh, Softplus, Tan, Tanh,
+    Acos, Acosh, Asin, Asinh, Atan, Atanh, Cos, Cosh, Erf, Exp, Gelu, GeluTanh, Log, Mish, Of,
+    Sigmoid, Sin, Sinh, Softplus, Tan, Tanh,
 };
 use onl_snapshot::ParallelConfig;
 use onl_tensor::{Bool, Element, ElementType, TensorError, TensorView, TensorViewMut};

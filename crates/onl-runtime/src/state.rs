@@ -233,7 +233,7 @@ impl RunState {
             {
                 let value = &plan.values[binding.value.index()];
                 let buffer = std::mem::take(&mut self.buffers[slot]);
-                *output = Tensor::from_buffer(value.element_type, &value.shape, buffer)?;
+                *output = Tensor::from_canonical_buffer(value.element_type, &value.shape, buffer)?;
             }
         }
         Ok(())

@@ -1,8 +1,8 @@
 use half::{bf16, f16};
 use onl_cpu::IsaTier;
 
-/// `F32_LANES` of the widest tier: size of buffers that hold the lanes of any `F32` or `F64`.
-pub const MAXIMUM_F32_LANES: usize = 16;
+/// `F32_LANES` of pairs of vectors of the widest tier: size of buffers that hold the lanes of any `F32` or `F64`.
+pub const MAXIMUM_F32_LANES: usize = 32;
 
 /// An operation with one body for every instruction set.
 pub trait SimdOp {
@@ -13,18 +13,16 @@ pub trait SimdOp {
     fn eval<I: Isa>(self, isa: I) -> Self::Output;
 }
 
-/// Token of an instruction set whose features the processor was seen to have.
+/// Operations on vectors of 32-bit and 64-bit lanes.
 ///
 /// Vectors of 32-bit floats and integers have [`F32_LANES`](Self::F32_LANES) lanes and share the mask type `M32`;
 /// vectors of 64-bit floats and integers have [`F64_LANES`](Self::F64_LANES) lanes and share `M64`.
 // The token is the receiver of every method, conversions included.
 #[allow(clippy::wrong_self_convention)]
-pub trait Isa: Copy + Send + Sync + 'static {
-    /// Tier of the token.
-    const TIER: IsaTier;
-    /// Lanes of an `F32`, `I32` or `M32`: 16, 8, 4 or 1.
+pub trait VectorOps: Copy + Send + Sync + 'static {
+    /// Lanes of an `F32`, `I32` or `M32`: 16, 8, 4 or 1, or twice as many.
     const F32_LANES: usize;
-    /// Lanes of an `F64`, `I64` or `M64`: 8, 4, 2 or 1.
+    /// Lanes of an `F64`, `I64` or `M64`: 8, 4, 2 or 1, or twice as many.
     const F64_LANES: usize;
 
     /// Vector of `f32`.
@@ -39,10 +37,6 @@ pub trait Isa: Copy + Send + Sync + 'static {
     type I64: Copy;
     /// Mask over 64-bit lanes.
     type M64: Copy;
-    /// Exactly 64 virtual `f32` lanes: `[Self::F32; 64 / Self::F32_LANES]`.
-    type F32x64: Copy + AsRef<[Self::F32]> + AsMut<[Self::F32]>;
-    /// Exactly 64 virtual `f64` lanes: `[Self::F64; 64 / Self::F64_LANES]`.
-    type F64x64: Copy + AsRef<[Self::F64]> + AsMut<[Self::F64]>;
 
     // --- f32 ---------------------------------------------------------------------------------------------------
     /// All lanes equal.
@@ -75,6 +69,12 @@ pub trait Isa: Copy + Send + Sync + 'static {
     fn div_f32(self, a: Self::F32, b: Self::F32) -> Self::F32;
     /// a · b + c with one rounding.
     fn fma_f32(self, a: Self::F32, b: Self::F32, c: Self::F32) -> Self::F32;
+    /// The same two vectors, of which the compiler believes that neither is known before both are: it does not move one
+    /// chain of operations behind the other.
+    #[inline(always)]
+    fn side_by_side_f32(self, pair: [Self::F32; 2]) -> [Self::F32; 2] {
+        pair
+    }
     /// Square root, correctly rounded.
     fn sqrt_f32(self, a: Self::F32) -> Self::F32;
     /// Sign bit cleared.
@@ -259,6 +259,16 @@ pub trait Isa: Copy + Send + Sync + 'static {
     fn not_m64(self, a: Self::M64) -> Self::M64;
     /// Whether any lane is set.
     fn any_m64(self, a: Self::M64) -> bool;
+}
+
+/// Token of an instruction set whose features the processor was seen to have.
+pub trait Isa: VectorOps {
+    /// Tier of the token.
+    const TIER: IsaTier;
+    /// Exactly 64 virtual `f32` lanes: `[Self::F32; 64 / Self::F32_LANES]`.
+    type F32x64: Copy + AsRef<[Self::F32]> + AsMut<[Self::F32]>;
+    /// Exactly 64 virtual `f64` lanes: `[Self::F64; 64 / Self::F64_LANES]`.
+    type F64x64: Copy + AsRef<[Self::F64]> + AsMut<[Self::F64]>;
 
     // --- 64 virtual lanes (the order of reductions) ----------------------------------------------------------------
     /// 64 equal virtual lanes; virtual lane `v` is lane `v % F32_LANES` of vector `v / F32_LANES`.

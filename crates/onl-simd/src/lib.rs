@@ -21,7 +21,7 @@
 //! only or that lanes are combined through [`reduce`], and because of these rules:
 //!
 //! - operations are the IEEE ones, rounded to nearest even, denormals kept; there is no reciprocal estimate;
-//! - a multiply-add is fused exactly where it is written as [`Isa::fma_f32`];
+//! - a multiply-add is fused exactly where it is written as [`VectorOps::fma_f32`];
 //! - minimum and maximum are compare-and-select: the second operand is returned when either is NaN, and when both are
 //!   zeros, so the order of operands is part of the meaning;
 //! - NaN results are selected, never left to arithmetic, where their bits can matter;
@@ -86,6 +86,7 @@ mod isa;
 pub mod math;
 #[cfg(target_arch = "aarch64")]
 mod neon;
+mod paired;
 pub mod probe;
 pub mod reduce;
 mod scalar;
@@ -93,9 +94,10 @@ mod scalar;
 mod x86;
 
 pub use dispatch::dispatch;
-pub use isa::{Isa, MAXIMUM_F32_LANES, SimdOp};
+pub use isa::{Isa, MAXIMUM_F32_LANES, SimdOp, VectorOps};
 #[cfg(target_arch = "aarch64")]
 pub use neon::Neon;
+pub use paired::Paired;
 pub use scalar::Scalar;
 #[cfg(target_arch = "x86_64")]
 pub use x86::{Avx2, Avx512};

@@ -1,6 +1,6 @@
 //! Token of the AArch64 tier.
 
-use crate::{Isa, SimdOp};
+use crate::{Isa, SimdOp, VectorOps};
 use half::{bf16, f16};
 use onl_cpu::IsaTier;
 use std::arch::aarch64::*;
@@ -56,8 +56,7 @@ unsafe fn round_bf16(value: float32x4_t) -> uint16x4_t {
     }
 }
 
-impl Isa for Neon {
-    const TIER: IsaTier = IsaTier::Neon;
+impl VectorOps for Neon {
     const F32_LANES: usize = 4;
     const F64_LANES: usize = 2;
     type F32 = float32x4_t;
@@ -66,9 +65,6 @@ impl Isa for Neon {
     type F64 = float64x2_t;
     type I64 = int64x2_t;
     type M64 = uint64x2_t;
-    type F32x64 = [float32x4_t; 16];
-    type F64x64 = [float64x2_t; 32];
-
     register_methods! {
         splat_f32(value: f32) -> float32x4_t = vdupq_n_f32(value);
         add_f32(a: float32x4_t, b: float32x4_t) -> float32x4_t = vaddq_f32(a, b);
@@ -299,6 +295,12 @@ impl Isa for Neon {
             ))
         }
     }
+}
+
+impl Isa for Neon {
+    const TIER: IsaTier = IsaTier::Neon;
+    type F32x64 = [float32x4_t; 16];
+    type F64x64 = [float64x2_t; 32];
 
     #[inline(always)]
     fn splat_f32x64(self, value: f32) -> [float32x4_t; 16] {

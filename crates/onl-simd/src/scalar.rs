@@ -1,4 +1,4 @@
-use crate::Isa;
+use crate::{Isa, VectorOps};
 use half::{bf16, f16};
 use onl_cpu::IsaTier;
 
@@ -19,8 +19,7 @@ impl Default for Scalar {
     }
 }
 
-impl Isa for Scalar {
-    const TIER: IsaTier = IsaTier::Scalar;
+impl VectorOps for Scalar {
     const F32_LANES: usize = 1;
     const F64_LANES: usize = 1;
     type F32 = f32;
@@ -29,9 +28,6 @@ impl Isa for Scalar {
     type F64 = f64;
     type I64 = i64;
     type M64 = bool;
-    type F32x64 = [f32; 64];
-    type F64x64 = [f64; 64];
-
     #[inline(always)]
     fn splat_f32(self, value: f32) -> f32 {
         value
@@ -479,6 +475,12 @@ impl Isa for Scalar {
     fn store_bf16(self, value: f32, target: &mut [bf16]) {
         target[0] = bf16::from_f32_const(value);
     }
+}
+
+impl Isa for Scalar {
+    const TIER: IsaTier = IsaTier::Scalar;
+    type F32x64 = [f32; 64];
+    type F64x64 = [f64; 64];
 
     #[inline(always)]
     fn splat_f32x64(self, value: f32) -> [f32; 64] {

@@ -9,7 +9,7 @@ use onl_simd::math::{
     self, Acos, Acosh, Asin, Asinh, Atan, Atanh, Cos, Cosh, Erf, Exp, Expm1, Gelu, GeluTanh, Log,
     Mish, Sigmoid, Sin, Sinh, Softplus, Sqrt, Tan, Tanh, UnaryF32, UnaryF64, double,
 };
-use onl_simd::{Isa, SimdOp, dispatch};
+use onl_simd::{Isa, SimdOp, VectorOps, dispatch};
 
 /// Elements compared at a time.
 const BLOCK: usize = 4096;
@@ -58,15 +58,15 @@ macro_rules! with_attributes {
 
         impl UnaryF32 for $name {
             #[inline(always)]
-            fn apply<I: Isa>(isa: I, x: I::F32) -> I::F32 {
-                math::$function(isa, x, $($attribute),*)
+            fn apply<V: VectorOps>(ops: V, x: V::F32) -> V::F32 {
+                math::$function(ops, x, $($attribute),*)
             }
         }
 
         impl UnaryF64 for $name {
             #[inline(always)]
-            fn apply<I: Isa>(isa: I, x: I::F64) -> I::F64 {
-                double::$function(isa, x, $($attribute),*)
+            fn apply<V: VectorOps>(ops: V, x: V::F64) -> V::F64 {
+                double::$function(ops, x, $($attribute),*)
             }
         }
     )*};

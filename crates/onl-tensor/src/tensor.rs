@@ -66,7 +66,7 @@ impl Tensor {
         Self::from_buffer(element_type, dims, AlignedBuffer::from_bytes(bytes)?)
     }
 
-    /// A tensor that takes over a buffer with elements in their storage form.
+    /// A tensor that takes over a buffer with elements in their storage form. Booleans other than 0 become 1.
     ///
     /// # Errors
     /// [`TensorError::Length`] when the bytes are not as many as the shape needs.
@@ -75,10 +75,26 @@ impl Tensor {
         dims: &[usize],
         mut buffer: AlignedBuffer,
     ) -> Result<Self, TensorError> {
-        TensorView::from_bytes(element_type, dims, buffer.as_bytes())?;
         if element_type == ElementType::Bool {
             normalize_booleans(buffer.as_bytes_mut());
         }
+        Self::from_canonical_buffer(element_type, dims, buffer)
+    }
+
+    /// As [`from_buffer`](Self::from_buffer), without a look at the elements: booleans are 0 or 1, as kernels write them.
+    ///
+    /// # Errors
+    /// [`TensorError::Length`] when the bytes are not as many as the shape needs.
+    pub fn from_canonical_buffer(
+        element_type: ElementType,
+        dims: &[usize],
+        buffer: AlignedBuffer,
+    ) -> Result<Self, TensorError> {
+        TensorView::from_bytes(element_type, dims, buffer.as_bytes())?;
+        debug_assert!(
+            element_type != ElementType::Bool || buffer.as_bytes().iter().all(|&byte| byte <= 1),
+            "booleans are 0 or 1"
+        );
         Ok(Tensor {
             element_type,
             shape: Shape::new(dims),

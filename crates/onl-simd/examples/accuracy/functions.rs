@@ -3,7 +3,7 @@
 // The same digits serve f32 and f64.
 #![allow(clippy::excessive_precision)]
 
-use onl_simd::Isa;
+use onl_simd::VectorOps;
 use onl_simd::math::{self, UnaryF32, UnaryF64, double};
 
 /// Functions with fixed attributes.
@@ -13,15 +13,15 @@ macro_rules! with_attributes {
 
         impl UnaryF32 for $name {
             #[inline(always)]
-            fn apply<I: Isa>(isa: I, x: I::F32) -> I::F32 {
-                math::$function(isa, x, $($attribute),*)
+            fn apply<V: VectorOps>(ops: V, x: V::F32) -> V::F32 {
+                math::$function(ops, x, $($attribute),*)
             }
         }
 
         impl UnaryF64 for $name {
             #[inline(always)]
-            fn apply<I: Isa>(isa: I, x: I::F64) -> I::F64 {
-                double::$function(isa, x, $($attribute),*)
+            fn apply<V: VectorOps>(ops: V, x: V::F64) -> V::F64 {
+                double::$function(ops, x, $($attribute),*)
             }
         }
     )*};
@@ -40,15 +40,15 @@ pub struct Reciprocal;
 
 impl UnaryF32 for Reciprocal {
     #[inline(always)]
-    fn apply<I: Isa>(isa: I, x: I::F32) -> I::F32 {
-        isa.div_f32(isa.splat_f32(1.0), x)
+    fn apply<V: VectorOps>(ops: V, x: V::F32) -> V::F32 {
+        ops.div_f32(ops.splat_f32(1.0), x)
     }
 }
 
 impl UnaryF64 for Reciprocal {
     #[inline(always)]
-    fn apply<I: Isa>(isa: I, x: I::F64) -> I::F64 {
-        isa.div_f64(isa.splat_f64(1.0), x)
+    fn apply<V: VectorOps>(ops: V, x: V::F64) -> V::F64 {
+        ops.div_f64(ops.splat_f64(1.0), x)
     }
 }
 
@@ -59,15 +59,15 @@ macro_rules! powers {
 
         impl UnaryF32 for $name {
             #[inline(always)]
-            fn apply<I: Isa>(isa: I, x: I::F32) -> I::F32 {
-                math::pow(isa, x, isa.splat_f32($exponent))
+            fn apply<V: VectorOps>(ops: V, x: V::F32) -> V::F32 {
+                math::pow(ops, x, ops.splat_f32($exponent))
             }
         }
 
         impl UnaryF64 for $name {
             #[inline(always)]
-            fn apply<I: Isa>(isa: I, x: I::F64) -> I::F64 {
-                double::pow(isa, x, isa.splat_f64($exponent))
+            fn apply<V: VectorOps>(ops: V, x: V::F64) -> V::F64 {
+                double::pow(ops, x, ops.splat_f64($exponent))
             }
         }
     )*};

@@ -2,7 +2,7 @@
 
 use super::exponential::{LOG, decay, exp_full, exp_ordinary, sigmoid_ordinary};
 use super::{EXP_ORDINARY_LIMIT, any_outside, polynomial, quiet};
-use crate::Isa;
+use crate::VectorOps;
 
 /// (eʳ − 1 − r) / r² on ±ln 2 / 2, weighted by r² / (eʳ − 1), highest degree first.
 const EXPM1: [f32; 6] = [
@@ -19,7 +19,7 @@ const LN_2: f32 = std::f32::consts::LN_2;
 
 /// eˣ − 1. Error below 1.5 ULP; expm1(±0) = ±0, expm1(−∞) = −1, expm1(∞) = ∞.
 #[inline(always)]
-pub fn expm1<I: Isa>(isa: I, x: I::F32) -> I::F32 {
+pub fn expm1<I: VectorOps>(isa: I, x: I::F32) -> I::F32 {
     let bound = isa.splat_f32(LINEAR);
     let linear = isa.lt_f32(isa.abs_f32(x), bound);
     // From −18 on the result rounds to −1, from 89 on it overflows.
@@ -36,7 +36,7 @@ pub fn expm1<I: Isa>(isa: I, x: I::F32) -> I::F32 {
 
 /// x for x ≥ 0, α (eˣ − 1) below (ONNX `Elu`). Error below 2.5 ULP.
 #[inline(always)]
-pub fn elu<I: Isa>(isa: I, x: I::F32, alpha: f32) -> I::F32 {
+pub fn elu<I: VectorOps>(isa: I, x: I::F32, alpha: f32) -> I::F32 {
     let zero = isa.splat_f32(0.0);
     let below = isa.mul_f32(isa.splat_f32(alpha), expm1(isa, isa.min_f32(x, zero)));
     isa.select_f32(isa.lt_f32(x, zero), below, x)
@@ -44,7 +44,7 @@ pub fn elu<I: Isa>(isa: I, x: I::F32, alpha: f32) -> I::F32 {
 
 /// γ x for x > 0, γ α (eˣ − 1) else (ONNX `Selu`). Error below 3 ULP; γ α is rounded to `f32` beforehand.
 #[inline(always)]
-pub fn selu<I: Isa>(isa: I, x: I::F32, alpha: f32, gamma: f32) -> I::F32 {
+pub fn selu<I: VectorOps>(isa: I, x: I::F32, alpha: f32, gamma: f32) -> I::F32 {
     let zero = isa.splat_f32(0.0);
     let factor = isa.splat_f32((f64::from(alpha) * f64::from(gamma)) as f32);
     let below = isa.mul_f32(factor, expm1(isa, isa.min_f32(x, zero)));
@@ -54,7 +54,7 @@ pub fn selu<I: Isa>(isa: I, x: I::F32, alpha: f32, gamma: f32) -> I::F32 {
 
 /// max(x, 0) + min(α (e^(x/α) − 1), 0) (ONNX `Celu`). Error below 3 ULP for positive α.
 #[inline(always)]
-pub fn celu<I: Isa>(isa: I, x: I::F32, alpha: f32) -> I::F32 {
+pub fn celu<I: VectorOps>(isa: I, x: I::F32, alpha: f32) -> I::F32 {
     let zero = isa.splat_f32(0.0);
     let alpha = isa.splat_f32(alpha);
     // For either sign of α the second term is 0 where x is positive.
@@ -65,7 +65,7 @@ pub fn celu<I: Isa>(isa: I, x: I::F32, alpha: f32) -> I::F32 {
 
 /// ln(1 + e) for 0 ≤ e ≤ 1, not denormal unless 0.
 #[inline(always)]
-fn log1p_of_unit<I: Isa>(isa: I, e: I::F32) -> I::F32 {
+fn log1p_of_unit<I: VectorOps>(isa: I, e: I::F32) -> I::F32 {
     let bound = isa.splat_f32(LINEAR);
     // 1 + e = (1 + f) 2ᵏ with k = 0 or 1 and f in [−1/3, 1/3]; both forms of f are exact.
     let a = isa.max_f32(e, bound);
@@ -80,7 +80,7 @@ fn log1p_of_unit<I: Isa>(isa: I, e: I::F32) -> I::F32 {
 
 /// ln(1 + eˣ) (ONNX `Softplus`), with relative accuracy on both sides. Error below 2.5 ULP; softplus(−∞) = 0.
 #[inline(always)]
-pub fn softplus<I: Isa>(isa: I, x: I::F32) -> I::F32 {
+pub fn softplus<I: VectorOps>(isa: I, x: I::F32) -> I::F32 {
     let zero = isa.splat_f32(0.0);
     let below = decay(isa, x);
     if any_outside(isa, x, EXP_ORDINARY_LIMIT) {
@@ -100,7 +100,7 @@ pub fn softplus<I: Isa>(isa: I, x: I::F32) -> I::F32 {
 /// x e^(y + correction) for y below −32 and beyond: no intermediate result is denormal, so that a denormal result is as near as a
 /// normal one. x must not be infinite.
 #[inline(always)]
-fn scaled_exp<I: Isa>(isa: I, x: I::F32, y: I::F32, correction: I::F32) -> I::F32 {
+fn scaled_exp<I: VectorOps>(isa: I, x: I::F32, y: I::F32, correction: I::F32) -> I::F32 {
     const E_TO_MINUS_32: f32 = 1.266_416_6e-14;
     let raised = isa.add_f32(y, isa.splat_f32(32.0));
     let raised = isa.max_f32(isa.splat_f32(-EXP_ORDINARY_LIMIT), raised);
@@ -112,7 +112,7 @@ fn scaled_exp<I: Isa>(isa: I, x: I::F32, y: I::F32, correction: I::F32) -> I::F3
 
 /// x tanh(ln(1 + eˣ)) (ONNX `Mish`), with relative accuracy on both sides. Error below 4 ULP; mish(−∞) = −0.
 #[inline(always)]
-pub fn mish<I: Isa>(isa: I, x: I::F32) -> I::F32 {
+pub fn mish<I: VectorOps>(isa: I, x: I::F32) -> I::F32 {
     if any_outside(isa, x, EXP_ORDINARY_LIMIT) {
         let bound = isa.splat_f32(EXP_ORDINARY_LIMIT);
         let ordinary = isa.le_f32(isa.abs_f32(x), bound);
@@ -140,7 +140,7 @@ pub fn mish<I: Isa>(isa: I, x: I::F32) -> I::F32 {
 
 /// With e = e⁻|ˣ|: x n / (n + 2), n = e (e + 2), for negative x, and x (1 + 2 e) / (1 + 2 e + 2 e²) else.
 #[inline(always)]
-fn mish_of<I: Isa>(isa: I, x: I::F32) -> I::F32 {
+fn mish_of<I: VectorOps>(isa: I, x: I::F32) -> I::F32 {
     let (one, two) = (isa.splat_f32(1.0), isa.splat_f32(2.0));
     let e = exp_ordinary(isa, decay(isa, x));
     let negative = isa.lt_f32(x, isa.splat_f32(0.0));
@@ -154,7 +154,7 @@ fn mish_of<I: Isa>(isa: I, x: I::F32) -> I::F32 {
 
 /// x / (1 + e^−(y + correction)) for a small correction, which is zero unless `CORRECTED`.
 #[inline(always)]
-fn gated<I: Isa, const CORRECTED: bool>(
+fn gated<I: VectorOps, const CORRECTED: bool>(
     isa: I,
     x: I::F32,
     y: I::F32,
@@ -196,7 +196,7 @@ fn gated<I: Isa, const CORRECTED: bool>(
 
 /// x / (1 + e^−αx) (ONNX `Swish`). Error below 3.5 ULP where the result is normal; the limit 0 where αx = −∞.
 #[inline(always)]
-pub fn swish<I: Isa>(isa: I, x: I::F32, alpha: f32) -> I::F32 {
+pub fn swish<I: VectorOps>(isa: I, x: I::F32, alpha: f32) -> I::F32 {
     let alpha = isa.splat_f32(alpha);
     let y = isa.mul_f32(x, alpha);
     let correction = isa.fma_f32(x, alpha, isa.neg_f32(y));
@@ -206,7 +206,7 @@ pub fn swish<I: Isa>(isa: I, x: I::F32, alpha: f32) -> I::F32 {
 /// x (1 + tanh(√(2/π) (x + 0.044715 x³))) / 2 (ONNX `Gelu`, `approximate` = `tanh`), as x / (1 + e^−y). Error below
 /// 4 ULP from −1 on; below, the absolute error stays under 2e-8.
 #[inline(always)]
-pub fn gelu_tanh<I: Isa>(isa: I, x: I::F32) -> I::F32 {
+pub fn gelu_tanh<I: VectorOps>(isa: I, x: I::F32) -> I::F32 {
     /// √(8/π), and 0.044715 of it.
     const LINEAR_TERM: f32 = 1.595_769_2;
     const CUBIC_TERM: f32 = 0.071_354_82;

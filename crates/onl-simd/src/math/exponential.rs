@@ -1,7 +1,7 @@
 //! Exponential, logistic function and logarithm of `f32`.
 
 use super::{any_outside, polynomial, quiet};
-use crate::Isa;
+use crate::VectorOps;
 
 /// 1.5 · 2²³: adding it rounds a small float to an integer, nearest even, that stands in the low bits of the sum.
 pub(super) const ROUND: f32 = 12582912.0;
@@ -25,7 +25,7 @@ pub const EXP_ORDINARY_LIMIT: f32 = 87.33;
 
 /// x = n ln 2 + r with |r| ≤ ln 2 / 2: n (in the low bits) and r.
 #[inline(always)]
-pub(super) fn exp_argument<I: Isa>(isa: I, x: I::F32) -> (I::I32, I::F32) {
+pub(super) fn exp_argument<I: VectorOps>(isa: I, x: I::F32) -> (I::I32, I::F32) {
     let sum = isa.fma_f32(x, isa.splat_f32(LOG2_E), isa.splat_f32(ROUND));
     let n = isa.sub_f32(sum, isa.splat_f32(ROUND));
     let r = isa.fma_f32(n, isa.splat_f32(-LN2_HIGH), x);
@@ -37,7 +37,7 @@ pub(super) fn exp_argument<I: Isa>(isa: I, x: I::F32) -> (I::I32, I::F32) {
 
 /// eʳ for the reduced argument and, in the low bits of the second result, the power of two that scales it.
 #[inline(always)]
-pub(super) fn exp_reduced<I: Isa>(isa: I, x: I::F32) -> (I::F32, I::I32) {
+pub(super) fn exp_reduced<I: VectorOps>(isa: I, x: I::F32) -> (I::F32, I::I32) {
     let (n, r) = exp_argument(isa, x);
     (polynomial(isa, r, &EXP), n)
 }
@@ -46,14 +46,14 @@ pub(super) fn exp_reduced<I: Isa>(isa: I, x: I::F32) -> (I::F32, I::I32) {
 ///
 /// For callers that test the domain of several vectors at once.
 #[inline(always)]
-pub fn exp_ordinary<I: Isa>(isa: I, x: I::F32) -> I::F32 {
+pub fn exp_ordinary<I: VectorOps>(isa: I, x: I::F32) -> I::F32 {
     let (p, n) = exp_reduced(isa, x);
     isa.from_bits_f32(isa.add_i32(isa.bits_f32(p), isa.shl_i32::<23>(n)))
 }
 
 /// eˣ. Error below 0.9 ULP; denormal results are rounded to nearest even; exp(−∞) = 0, exp(∞) = ∞.
 #[inline(always)]
-pub fn exp<I: Isa>(isa: I, x: I::F32) -> I::F32 {
+pub fn exp<I: VectorOps>(isa: I, x: I::F32) -> I::F32 {
     let magnitude = isa.abs_f32(x);
     let least = isa.splat_f32(f32::MIN_POSITIVE);
     let above = isa.le_f32(least, magnitude);
@@ -73,14 +73,14 @@ pub fn exp<I: Isa>(isa: I, x: I::F32) -> I::F32 {
 
 /// −|x|, and the greatest negative normal number in place of a denormal or zero.
 #[inline(always)]
-pub(super) fn decay<I: Isa>(isa: I, x: I::F32) -> I::F32 {
+pub(super) fn decay<I: VectorOps>(isa: I, x: I::F32) -> I::F32 {
     let least = isa.splat_f32(f32::MIN_POSITIVE);
     isa.neg_f32(isa.max_f32(least, isa.abs_f32(x)))
 }
 
 /// As [`exp`], for every lane, without a multiplication that produces or consumes a denormal.
 #[inline(always)]
-pub(super) fn exp_full<I: Isa>(isa: I, x: I::F32) -> I::F32 {
+pub(super) fn exp_full<I: VectorOps>(isa: I, x: I::F32) -> I::F32 {
     let clamped = isa.max_f32(isa.min_f32(x, isa.splat_f32(89.0)), isa.splat_f32(-104.0));
     let (p, n) = exp_reduced(isa, clamped);
 
@@ -117,7 +117,7 @@ pub(super) fn exp_full<I: Isa>(isa: I, x: I::F32) -> I::F32 {
 /// n / (1 + e), for n = e or 1 and 0 ≤ e ≤ 1. What the sum loses is put back where it counts, on the side of n = e: the
 /// quotient q changes by its part −q (1 − q) of the loss.
 #[inline(always)]
-fn logistic_quotient<I: Isa>(isa: I, numerator: I::F32, e: I::F32) -> I::F32 {
+fn logistic_quotient<I: VectorOps>(isa: I, numerator: I::F32, e: I::F32) -> I::F32 {
     let one = isa.splat_f32(1.0);
     let sum = isa.add_f32(one, e);
     let lost = isa.sub_f32(e, isa.sub_f32(sum, one));
@@ -128,13 +128,13 @@ fn logistic_quotient<I: Isa>(isa: I, numerator: I::F32, e: I::F32) -> I::F32 {
 
 /// [`sigmoid`] where |x| ≤ [`EXP_ORDINARY_LIMIT`].
 #[inline(always)]
-pub(super) fn sigmoid_ordinary<I: Isa>(isa: I, x: I::F32) -> I::F32 {
+pub(super) fn sigmoid_ordinary<I: VectorOps>(isa: I, x: I::F32) -> I::F32 {
     sigmoid_of(isa, x, decay(isa, x))
 }
 
 /// Logistic function of `x` from `below` = −|x|.
 #[inline(always)]
-fn sigmoid_of<I: Isa>(isa: I, x: I::F32, below: I::F32) -> I::F32 {
+fn sigmoid_of<I: VectorOps>(isa: I, x: I::F32, below: I::F32) -> I::F32 {
     let e = exp_ordinary(isa, below);
     let negative = isa.lt_f32(x, isa.splat_f32(0.0));
     logistic_quotient(isa, isa.select_f32(negative, e, isa.splat_f32(1.0)), e)
@@ -142,7 +142,7 @@ fn sigmoid_of<I: Isa>(isa: I, x: I::F32, below: I::F32) -> I::F32 {
 
 /// Logistic function 1 / (1 + e⁻ˣ). Relative accuracy on both sides: error below 1.9 ULP.
 #[inline(always)]
-pub fn sigmoid<I: Isa>(isa: I, x: I::F32) -> I::F32 {
+pub fn sigmoid<I: VectorOps>(isa: I, x: I::F32) -> I::F32 {
     if any_outside(isa, x, EXP_ORDINARY_LIMIT) {
         let limit = isa.splat_f32(-EXP_ORDINARY_LIMIT);
         let below = decay(isa, x);
@@ -180,7 +180,7 @@ const TWO_THIRDS: i32 = 0x3f2a_aaab;
 
 /// log of positive normal lanes, `exponent` powers of two to be added.
 #[inline(always)]
-fn log_normal<I: Isa>(isa: I, x: I::F32, exponent: I::F32) -> I::F32 {
+fn log_normal<I: VectorOps>(isa: I, x: I::F32, exponent: I::F32) -> I::F32 {
     let bits = isa.bits_f32(x);
     let e = isa.and_i32(
         isa.sub_i32(bits, isa.splat_i32(TWO_THIRDS)),
@@ -196,7 +196,7 @@ fn log_normal<I: Isa>(isa: I, x: I::F32, exponent: I::F32) -> I::F32 {
 
 /// Natural logarithm. Error below 1 ULP; log(±0) = −∞, log(∞) = ∞, NaN for negative x.
 #[inline(always)]
-pub fn log<I: Isa>(isa: I, x: I::F32) -> I::F32 {
+pub fn log<I: VectorOps>(isa: I, x: I::F32) -> I::F32 {
     // Positive normal numbers are the 0x7f000000 bit patterns from 0x00800000 on: shifted so that they are the lowest
     // signed integers, all others compare greater.
     let bits = isa.bits_f32(x);
@@ -211,7 +211,7 @@ pub fn log<I: Isa>(isa: I, x: I::F32) -> I::F32 {
 
 /// As [`log`], for every lane.
 #[inline(always)]
-fn log_full<I: Isa>(isa: I, x: I::F32) -> I::F32 {
+fn log_full<I: VectorOps>(isa: I, x: I::F32) -> I::F32 {
     let bits = isa.bits_f32(x);
     let zero = isa.splat_i32(0);
     let not_positive = isa.lt_i32(bits, isa.splat_i32(1));

@@ -2,7 +2,7 @@
 
 use super::exponential::exp_reduced;
 use super::{any_outside, polynomial, quiet, with_sign};
-use crate::Isa;
+use crate::VectorOps;
 
 /// (sinh t − t) / t³ in t² on [0, 1], weighted by t³ / sinh t, highest degree first.
 const SINH: [f32; 4] = [2.782_213_2e-6, 0.000_198_428_96, 0.008_333_31, 0.166_666_67];
@@ -13,7 +13,7 @@ const LIMIT: f32 = 80.0;
 
 /// eᵃ / 2 and e⁻ᵃ / 2 for 0 ≤ a ≤ [`LIMIT`].
 #[inline(always)]
-fn halves<I: Isa>(isa: I, a: I::F32) -> (I::F32, I::F32) {
+fn halves<I: VectorOps>(isa: I, a: I::F32) -> (I::F32, I::F32) {
     let (p, n) = exp_reduced(isa, a);
     let n = isa.shl_i32::<23>(isa.sub_i32(n, isa.splat_i32(1)));
     let grown = isa.from_bits_f32(isa.add_i32(isa.bits_f32(p), n));
@@ -22,7 +22,7 @@ fn halves<I: Isa>(isa: I, a: I::F32) -> (I::F32, I::F32) {
 
 /// As [`halves`], for every a; beyond [`LIMIT`] the second is 0, which is nothing beside the first.
 #[inline(always)]
-fn halves_full<I: Isa>(isa: I, a: I::F32) -> (I::F32, I::F32) {
+fn halves_full<I: VectorOps>(isa: I, a: I::F32) -> (I::F32, I::F32) {
     let a = isa.min_f32(isa.splat_f32(90.0), a);
     let ordinary = isa.le_f32(a, isa.splat_f32(LIMIT));
     let (grown, shrunk) = halves(isa, isa.select_f32(ordinary, a, isa.splat_f32(1.0)));
@@ -37,7 +37,7 @@ fn halves_full<I: Isa>(isa: I, a: I::F32) -> (I::F32, I::F32) {
 
 /// sinh of a = |x| from [`halves`].
 #[inline(always)]
-fn sinh_of<I: Isa>(isa: I, a: I::F32, (grown, shrunk): (I::F32, I::F32)) -> I::F32 {
+fn sinh_of<I: VectorOps>(isa: I, a: I::F32, (grown, shrunk): (I::F32, I::F32)) -> I::F32 {
     let one = isa.splat_f32(1.0);
     let t = isa.min_f32(isa.max_f32(a, isa.splat_f32(LINEAR)), one);
     let z = isa.mul_f32(t, t);
@@ -47,7 +47,7 @@ fn sinh_of<I: Isa>(isa: I, a: I::F32, (grown, shrunk): (I::F32, I::F32)) -> I::F
 
 /// Hyperbolic sine. Error below 2.5 ULP; sinh(±0) = ±0, sinh(±∞) = ±∞.
 #[inline(always)]
-pub fn sinh<I: Isa>(isa: I, x: I::F32) -> I::F32 {
+pub fn sinh<I: VectorOps>(isa: I, x: I::F32) -> I::F32 {
     let a = isa.abs_f32(x);
     let linear = isa.lt_f32(a, isa.splat_f32(LINEAR));
     if any_outside(isa, x, LIMIT) {
@@ -62,7 +62,7 @@ pub fn sinh<I: Isa>(isa: I, x: I::F32) -> I::F32 {
 
 /// Hyperbolic cosine. Error below 2 ULP; cosh(±0) = 1, cosh(±∞) = ∞.
 #[inline(always)]
-pub fn cosh<I: Isa>(isa: I, x: I::F32) -> I::F32 {
+pub fn cosh<I: VectorOps>(isa: I, x: I::F32) -> I::F32 {
     let a = isa.abs_f32(x);
     if any_outside(isa, x, LIMIT) {
         let (grown, shrunk) = halves_full(isa, a);

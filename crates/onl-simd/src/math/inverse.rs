@@ -5,7 +5,7 @@
 
 use super::power::LOG2;
 use super::{polynomial, polynomial_f64, quiet, with_sign};
-use crate::Isa;
+use crate::VectorOps;
 
 /// (asin t − t) / t³ in t² on [0, 1/4], weighted by t³ / asin t, highest degree first.
 const ASIN: [f32; 5] = [
@@ -37,7 +37,7 @@ const NAN: i32 = 0x7fc0_0000;
 /// The reduced argument of asin and acos for a = |x|: whether a ≤ 1/2; then a, else √((1 − a) / 2); its square; and the
 /// polynomial.
 #[inline(always)]
-fn arc<I: Isa>(isa: I, a: I::F32) -> (I::M32, I::F32, I::F32, I::F32) {
+fn arc<I: VectorOps>(isa: I, a: I::F32) -> (I::M32, I::F32, I::F32, I::F32) {
     let half = isa.splat_f32(0.5);
     let small = isa.le_f32(a, half);
     // Exact beyond 1/2.
@@ -49,7 +49,7 @@ fn arc<I: Isa>(isa: I, a: I::F32) -> (I::M32, I::F32, I::F32, I::F32) {
 
 /// Inverse sine. Error below 1.3 ULP; asin(±0) = ±0, NaN beyond ±1.
 #[inline(always)]
-pub fn asin<I: Isa>(isa: I, x: I::F32) -> I::F32 {
+pub fn asin<I: VectorOps>(isa: I, x: I::F32) -> I::F32 {
     let magnitude = isa.abs_f32(x);
     let bound = isa.splat_f32(LINEAR);
     let (small, s, z, p) = arc(isa, isa.max_f32(bound, magnitude));
@@ -67,7 +67,7 @@ pub fn asin<I: Isa>(isa: I, x: I::F32) -> I::F32 {
 
 /// Inverse cosine. Error below 1.6 ULP; NaN beyond ±1.
 #[inline(always)]
-pub fn acos<I: Isa>(isa: I, x: I::F32) -> I::F32 {
+pub fn acos<I: VectorOps>(isa: I, x: I::F32) -> I::F32 {
     let magnitude = isa.abs_f32(x);
     let bound = isa.splat_f32(LINEAR);
     let (small, s, z, p) = arc(isa, isa.max_f32(bound, magnitude));
@@ -90,7 +90,7 @@ pub fn acos<I: Isa>(isa: I, x: I::F32) -> I::F32 {
 
 /// Inverse tangent. Error below 1.6 ULP; atan(±0) = ±0, atan(±∞) = ±π/2.
 #[inline(always)]
-pub fn atan<I: Isa>(isa: I, x: I::F32) -> I::F32 {
+pub fn atan<I: VectorOps>(isa: I, x: I::F32) -> I::F32 {
     let magnitude = isa.abs_f32(x);
     let (zero, one) = (isa.splat_f32(0.0), isa.splat_f32(1.0));
     let bound = isa.splat_f32(LINEAR);
@@ -114,7 +114,7 @@ pub fn atan<I: Isa>(isa: I, x: I::F32) -> I::F32 {
 
 /// `result` where `inside` is set; elsewhere a quiet NaN, that of `x` if it is one.
 #[inline(always)]
-fn of_domain<I: Isa>(isa: I, x: I::F32, inside: I::M32, result: I::F32) -> I::F32 {
+fn of_domain<I: VectorOps>(isa: I, x: I::F32, inside: I::M32, result: I::F32) -> I::F32 {
     let nan = isa.from_bits_f32(isa.splat_i32(NAN));
     let outside = isa.select_f32(isa.is_nan_f32(x), quiet(isa, x), nan);
     isa.select_f32(inside, result, outside)
@@ -122,19 +122,19 @@ fn of_domain<I: Isa>(isa: I, x: I::F32, inside: I::M32, result: I::F32) -> I::F3
 
 /// A function of `f64` through which a function of `f32` is computed.
 trait Wide {
-    fn apply<I: Isa>(isa: I, x: I::F64) -> I::F64;
+    fn apply<I: VectorOps>(isa: I, x: I::F64) -> I::F64;
 }
 
 /// `W` of the lanes, rounded once.
 #[inline(always)]
-fn through_f64<W: Wide, I: Isa>(isa: I, x: I::F32) -> I::F32 {
+fn through_f64<W: Wide, I: VectorOps>(isa: I, x: I::F32) -> I::F32 {
     let (low, high) = isa.widen_f64(x);
     isa.narrow_f64(W::apply(isa, low), W::apply(isa, high))
 }
 
 /// Natural logarithm of positive normal numbers to about 2⁻³⁵, relative also near 1.
 #[inline(always)]
-fn ln<I: Isa>(isa: I, x: I::F64) -> I::F64 {
+fn ln<I: VectorOps>(isa: I, x: I::F64) -> I::F64 {
     let (f, k) = super::double::split(isa, x);
     let logarithm = isa.fma_f64(f, polynomial_f64(isa, f, &LOG2), k);
     isa.mul_f64(logarithm, isa.splat_f64(std::f64::consts::LN_2))
@@ -145,7 +145,7 @@ struct Asinh;
 
 impl Wide for Asinh {
     #[inline(always)]
-    fn apply<I: Isa>(isa: I, a: I::F64) -> I::F64 {
+    fn apply<I: VectorOps>(isa: I, a: I::F64) -> I::F64 {
         let root = isa.sqrt_f64(isa.fma_f64(a, a, isa.splat_f64(1.0)));
         ln(isa, isa.add_f64(a, root))
     }
@@ -156,7 +156,7 @@ struct Acosh;
 
 impl Wide for Acosh {
     #[inline(always)]
-    fn apply<I: Isa>(isa: I, x: I::F64) -> I::F64 {
+    fn apply<I: VectorOps>(isa: I, x: I::F64) -> I::F64 {
         let root = isa.sqrt_f64(isa.fma_f64(x, x, isa.splat_f64(-1.0)));
         ln(isa, isa.add_f64(x, root))
     }
@@ -167,7 +167,7 @@ struct Atanh;
 
 impl Wide for Atanh {
     #[inline(always)]
-    fn apply<I: Isa>(isa: I, a: I::F64) -> I::F64 {
+    fn apply<I: VectorOps>(isa: I, a: I::F64) -> I::F64 {
         let one = isa.splat_f64(1.0);
         let quotient = isa.div_f64(isa.add_f64(one, a), isa.sub_f64(one, a));
         isa.mul_f64(ln(isa, quotient), isa.splat_f64(0.5))
@@ -176,7 +176,7 @@ impl Wide for Atanh {
 
 /// Inverse hyperbolic sine. Error below 0.7 ULP; asinh(±0) = ±0, asinh(±∞) = ±∞.
 #[inline(always)]
-pub fn asinh<I: Isa>(isa: I, x: I::F32) -> I::F32 {
+pub fn asinh<I: VectorOps>(isa: I, x: I::F32) -> I::F32 {
     let magnitude = isa.abs_f32(x);
     let bound = isa.splat_f32(LINEAR);
     let a = isa.min_f32(isa.splat_f32(f32::MAX), isa.max_f32(bound, magnitude));
@@ -191,7 +191,7 @@ pub fn asinh<I: Isa>(isa: I, x: I::F32) -> I::F32 {
 
 /// Inverse hyperbolic cosine. Error below 0.6 ULP; acosh(1) = 0, acosh(∞) = ∞, NaN below 1.
 #[inline(always)]
-pub fn acosh<I: Isa>(isa: I, x: I::F32) -> I::F32 {
+pub fn acosh<I: VectorOps>(isa: I, x: I::F32) -> I::F32 {
     let one = isa.splat_f32(1.0);
     let a = isa.min_f32(isa.max_f32(x, one), isa.splat_f32(f32::MAX));
     let result = through_f64::<Acosh, I>(isa, a);
@@ -202,7 +202,7 @@ pub fn acosh<I: Isa>(isa: I, x: I::F32) -> I::F32 {
 
 /// Inverse hyperbolic tangent. Error below 0.7 ULP; atanh(±0) = ±0, atanh(±1) = ±∞, NaN beyond.
 #[inline(always)]
-pub fn atanh<I: Isa>(isa: I, x: I::F32) -> I::F32 {
+pub fn atanh<I: VectorOps>(isa: I, x: I::F32) -> I::F32 {
     let magnitude = isa.abs_f32(x);
     let bound = isa.splat_f32(LINEAR);
     let one = isa.splat_f32(1.0);

@@ -4,7 +4,7 @@ use super::{
     acos, acosh, asin, asinh, atan, atanh, cos, cosh, double, erf, exp, expm1, gelu, gelu_tanh,
     log, mish, sigmoid, sin, sinh, softplus, sqrt, tan, tanh,
 };
-use crate::{Isa, SimdOp, dispatch};
+use crate::{Isa, MAXIMUM_F32_LANES, Paired, SimdOp, VectorOps, dispatch};
 use half::{bf16, f16};
 use onl_cpu::IsaTier;
 use std::marker::PhantomData;
@@ -13,13 +13,13 @@ use std::marker::PhantomData;
 /// depends on the same lane of `x` alone.
 pub trait UnaryF32 {
     /// The function of every lane.
-    fn apply<I: Isa>(isa: I, x: I::F32) -> I::F32;
+    fn apply<I: VectorOps>(isa: I, x: I::F32) -> I::F32;
 }
 
 /// A function of one `f64`; see [`UnaryF32`].
 pub trait UnaryF64 {
     /// The function of every lane.
-    fn apply<I: Isa>(isa: I, x: I::F64) -> I::F64;
+    fn apply<I: VectorOps>(isa: I, x: I::F64) -> I::F64;
 }
 
 /// Marker types for functions that exist for both element types.
@@ -32,14 +32,14 @@ macro_rules! markers {
 
         impl UnaryF32 for $name {
             #[inline(always)]
-            fn apply<I: Isa>(isa: I, x: I::F32) -> I::F32 {
+            fn apply<I: VectorOps>(isa: I, x: I::F32) -> I::F32 {
                 $single(isa, x)
             }
         }
 
         impl UnaryF64 for $name {
             #[inline(always)]
-            fn apply<I: Isa>(isa: I, x: I::F64) -> I::F64 {
+            fn apply<I: VectorOps>(isa: I, x: I::F64) -> I::F64 {
                 double::$double(isa, x)
             }
         }
@@ -71,10 +71,95 @@ markers! {
     GeluTanh gelu_tanh gelu_tanh;
 }
 
-/// Two vectors a turn, then one, then the rest with the other lanes at 1.
+/// A function of one `f32` that may have attributes; see [`UnaryF32`].
+pub trait FunctionF32: Copy {
+    /// The function of every lane.
+    fn apply<V: VectorOps>(self, ops: V, x: V::F32) -> V::F32;
+}
+
+/// A function of one `f64`; see [`FunctionF32`].
+pub trait FunctionF64: Copy {
+    /// The function of every lane.
+    fn apply<V: VectorOps>(self, ops: V, x: V::F64) -> V::F64;
+}
+
+/// A function without attributes.
+#[derive(Debug)]
+pub struct Of<U>(PhantomData<U>);
+
+impl<U> Default for Of<U> {
+    fn default() -> Self {
+        Of(PhantomData)
+    }
+}
+
+impl<U> Clone for Of<U> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<U> Copy for Of<U> {}
+
+impl<U: UnaryF32> FunctionF32 for Of<U> {
+    #[inline(always)]
+    fn apply<V: VectorOps>(self, ops: V, x: V::F32) -> V::F32 {
+        U::apply(ops, x)
+    }
+}
+
+impl<U: UnaryF64> FunctionF64 for Of<U> {
+    #[inline(always)]
+    fn apply<V: VectorOps>(self, ops: V, x: V::F64) -> V::F64 {
+        U::apply(ops, x)
+    }
+}
+
+/// The loop over a block, a pair of vectors a turn. The last turn goes through a buffer whose other elements are 1, so
+/// that there is one copy of the function's code.
+macro_rules! over_block {
+    ($(#[$doc:meta])* $name:ident, $function:ident, $element:ty, $lanes:ident, $load:ident, $store:ident, $one:expr) => {
+        $(#[$doc])*
+        #[inline(always)]
+        pub fn $name<I: Isa, F: $function>(isa: I, function: F, input: &[$element], output: &mut [$element]) {
+            let pair = Paired(isa);
+            let lanes = Paired::<I>::$lanes;
+            let mut rest = [$one; MAXIMUM_F32_LANES];
+            for (input, output) in input.chunks(lanes).zip(output.chunks_mut(lanes)) {
+                let whole = input.len() == lanes;
+                if !whole {
+                    rest[..input.len()].copy_from_slice(input);
+                }
+                let result = function.apply(pair, pair.$load(if whole { input } else { &rest }));
+                pair.$store(result, if whole { output } else { &mut rest });
+                if !whole {
+                    output.copy_from_slice(&rest[..output.len()]);
+                }
+            }
+        }
+    };
+}
+
+over_block!(
+    /// `output[i] = function(input[i])` as far as both reach, for bodies that hold a token.
+    map_block_f32, FunctionF32, f32, F32_LANES, load_f32, store_f32, 1.0
+);
+over_block!(
+    /// As [`map_block_f32`], computed in `f32` and rounded once.
+    map_block_f16, FunctionF32, f16, F32_LANES, load_f16, store_f16, f16::ONE
+);
+over_block!(
+    /// As [`map_block_f32`], computed in `f32` and rounded once.
+    map_block_bf16, FunctionF32, bf16, F32_LANES, load_bf16, store_bf16, bf16::ONE
+);
+over_block!(
+    /// As [`map_block_f32`].
+    map_block_f64, FunctionF64, f64, F64_LANES, load_f64, store_f64, 1.0
+);
+
+/// A block as an operation.
 macro_rules! driver {
-    ($name:ident, $function:ident, $element:ty, $lanes:ident,
-     $load:ident, $store:ident, $load_partial:ident, $store_partial:ident, $one:expr) => {
+    ($name:ident, $function:ident, $element:ty, $block:ident) => {
         struct $name<'a, U> {
             input: &'a [$element],
             output: &'a mut [$element],
@@ -86,69 +171,16 @@ macro_rules! driver {
 
             #[inline(always)]
             fn eval<I: Isa>(self, isa: I) {
-                let mut inputs = self.input.chunks_exact(2 * I::$lanes);
-                let mut outputs = self.output.chunks_exact_mut(2 * I::$lanes);
-                for (input, output) in (&mut inputs).zip(&mut outputs) {
-                    let first = U::apply(isa, isa.$load(input));
-                    let second = U::apply(isa, isa.$load(&input[I::$lanes..]));
-                    isa.$store(first, output);
-                    isa.$store(second, &mut output[I::$lanes..]);
-                }
-                let inputs = inputs.remainder().chunks(I::$lanes);
-                let outputs = outputs.into_remainder().chunks_mut(I::$lanes);
-                for (input, output) in inputs.zip(outputs) {
-                    let result = U::apply(isa, isa.$load_partial(input, $one));
-                    isa.$store_partial(result, output);
-                }
+                $block(isa, Of(self.function), self.input, self.output);
             }
         }
     };
 }
 
-driver!(
-    MapF32,
-    UnaryF32,
-    f32,
-    F32_LANES,
-    load_f32,
-    store_f32,
-    load_partial_f32,
-    store_partial_f32,
-    1.0
-);
-driver!(
-    MapF16,
-    UnaryF32,
-    f16,
-    F32_LANES,
-    load_f16,
-    store_f16,
-    load_partial_f16,
-    store_partial_f16,
-    f16::ONE
-);
-driver!(
-    MapBf16,
-    UnaryF32,
-    bf16,
-    F32_LANES,
-    load_bf16,
-    store_bf16,
-    load_partial_bf16,
-    store_partial_bf16,
-    bf16::ONE
-);
-driver!(
-    MapF64,
-    UnaryF64,
-    f64,
-    F64_LANES,
-    load_f64,
-    store_f64,
-    load_partial_f64,
-    store_partial_f64,
-    1.0
-);
+driver!(MapF32, UnaryF32, f32, map_block_f32);
+driver!(MapF16, UnaryF32, f16, map_block_f16);
+driver!(MapBf16, UnaryF32, bf16, map_block_bf16);
+driver!(MapF64, UnaryF64, f64, map_block_f64);
 
 #[track_caller]
 fn same_length(input: usize, output: usize) {

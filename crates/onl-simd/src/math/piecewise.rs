@@ -4,7 +4,7 @@
 //! value is very nearly a float, so that the value adds almost no error.
 
 use super::{quiet, with_sign};
-use crate::Isa;
+use crate::VectorOps;
 
 /// Eight polynomials in |x| − centre: value + t · (slopes, highest degree first).
 struct Pieces<const DEGREE: usize> {
@@ -16,7 +16,7 @@ struct Pieces<const DEGREE: usize> {
 impl<const DEGREE: usize> Pieces<DEGREE> {
     /// t and P(t) of the pieces `index & 7`.
     #[inline(always)]
-    fn slope<I: Isa>(&self, isa: I, magnitude: I::F32, index: I::I32) -> (I::F32, I::F32) {
+    fn slope<I: VectorOps>(&self, isa: I, magnitude: I::F32, index: I::I32) -> (I::F32, I::F32) {
         let t = isa.sub_f32(magnitude, isa.lookup8_f32(&self.centre, index));
         let mut slope = isa.lookup8_f32(&self.slopes[0], index);
         for degree in 1..DEGREE {
@@ -26,7 +26,7 @@ impl<const DEGREE: usize> Pieces<DEGREE> {
     }
 
     #[inline(always)]
-    fn value<I: Isa>(&self, isa: I, index: I::I32) -> I::F32 {
+    fn value<I: VectorOps>(&self, isa: I, index: I::I32) -> I::F32 {
         isa.lookup8_f32(&self.value, index)
     }
 }
@@ -344,7 +344,7 @@ const GELU: Pieces<8> = Pieces {
 const TANH_LINEAR: f32 = 1e-9;
 
 #[inline(always)]
-fn tanh_magnitude<I: Isa>(isa: I, magnitude: I::F32) -> I::F32 {
+fn tanh_magnitude<I: VectorOps>(isa: I, magnitude: I::F32) -> I::F32 {
     let a = isa.min_f32(magnitude, isa.splat_f32(9.2));
     // The exponent and leading mantissa bit of 1 + a count the pieces, from 6 (mod 8).
     let sum = isa.add_f32(a, isa.splat_f32(1.0));
@@ -357,7 +357,7 @@ fn tanh_magnitude<I: Isa>(isa: I, magnitude: I::F32) -> I::F32 {
 
 /// Hyperbolic tangent. Error below 0.8 ULP, never beyond ±1; tanh(±0) = ±0, tanh(±∞) = ±1.
 #[inline(always)]
-pub fn tanh<I: Isa>(isa: I, x: I::F32) -> I::F32 {
+pub fn tanh<I: VectorOps>(isa: I, x: I::F32) -> I::F32 {
     let magnitude = isa.abs_f32(x);
     let bound = isa.splat_f32(TANH_LINEAR);
     let ordinary = isa.le_f32(bound, magnitude);
@@ -377,7 +377,7 @@ const TWO_OVER_SQRT_PI_LESS_1: f32 = 0.128_379_17;
 const ERF_LINEAR: f32 = 1e-30;
 
 #[inline(always)]
-fn erf_magnitude<I: Isa>(isa: I, magnitude: I::F32) -> I::F32 {
+fn erf_magnitude<I: VectorOps>(isa: I, magnitude: I::F32) -> I::F32 {
     // Around 2²² floats are the multiples of 1/2: the sum rounds to a piece, counted by its lowest bits.
     let a = isa.min_f32(magnitude, isa.splat_f32(3.95));
     let sum = isa.add_f32(a, isa.splat_f32(4194304.0));
@@ -391,7 +391,7 @@ fn erf_magnitude<I: Isa>(isa: I, magnitude: I::F32) -> I::F32 {
 
 /// Error function. Error below 0.9 ULP, never beyond ±1; erf(±0) = ±0, erf(±∞) = ±1.
 #[inline(always)]
-pub fn erf<I: Isa>(isa: I, x: I::F32) -> I::F32 {
+pub fn erf<I: VectorOps>(isa: I, x: I::F32) -> I::F32 {
     let magnitude = isa.abs_f32(x);
     let bound = isa.splat_f32(ERF_LINEAR);
     let ordinary = isa.le_f32(bound, magnitude);
@@ -412,7 +412,7 @@ const GELU_LINEAR: f32 = 1e-30;
 
 /// max(0, x) − h(`magnitude`).
 #[inline(always)]
-fn gelu_of<I: Isa>(isa: I, x: I::F32, magnitude: I::F32) -> I::F32 {
+fn gelu_of<I: VectorOps>(isa: I, x: I::F32, magnitude: I::F32) -> I::F32 {
     let zero = isa.splat_f32(0.0);
     let end = isa.splat_f32(GELU_END);
     let a = isa.min_f32(magnitude, end);
@@ -434,7 +434,7 @@ fn gelu_of<I: Isa>(isa: I, x: I::F32, magnitude: I::F32) -> I::F32 {
 /// Error below 1.2 ULP for positive x and 1.5 ULP down to −3; below that the absolute error stays under 3e-10 down to
 /// −5.6, and the result is 0 from −5.62 on (6e-8 at most). gelu(±0) = ±0, gelu(−∞) = 0, gelu(∞) = ∞.
 #[inline(always)]
-pub fn gelu<I: Isa>(isa: I, x: I::F32) -> I::F32 {
+pub fn gelu<I: VectorOps>(isa: I, x: I::F32) -> I::F32 {
     let magnitude = isa.abs_f32(x);
     let bound = isa.splat_f32(GELU_LINEAR);
     let ordinary = isa.le_f32(bound, magnitude);

@@ -1,7 +1,7 @@
 //! Powers of `f32`, through `f64`.
 
 use super::{lanes_f32, polynomial_f64, spill_f32};
-use crate::{Isa, MAXIMUM_F32_LANES, Scalar};
+use crate::{MAXIMUM_F32_LANES, Scalar, VectorOps};
 
 /// log2(1 + f) / f on [√½ − 1, √2 − 1], highest degree first.
 pub(super) const LOG2: [f64; 13] = [
@@ -36,7 +36,7 @@ const SQRT_HALF: i32 = 0x3f35_04f3;
 
 /// (m 2ᵏ)ʸ from f = m − 1, k and y in double precision; before narrowing.
 #[inline(always)]
-fn power_of_parts<I: Isa>(isa: I, f: I::F64, k: I::F64, y: I::F64) -> I::F64 {
+fn power_of_parts<I: VectorOps>(isa: I, f: I::F64, k: I::F64, y: I::F64) -> I::F64 {
     let logarithm = isa.fma_f64(f, polynomial_f64(isa, f, &LOG2), k);
     let z = isa.mul_f64(y, logarithm);
     // Beyond these the narrowed result is 0 or infinity.
@@ -50,7 +50,7 @@ fn power_of_parts<I: Isa>(isa: I, f: I::F64, k: I::F64, y: I::F64) -> I::F64 {
 
 /// Splits a positive normal x = m 2ᵏ, m in [√½, √2): m − 1 and k, both exact.
 #[inline(always)]
-fn split<I: Isa>(isa: I, x: I::F32) -> (I::F32, I::F32) {
+fn split<I: VectorOps>(isa: I, x: I::F32) -> (I::F32, I::F32) {
     let bits = isa.bits_f32(x);
     let e = isa.and_i32(
         isa.sub_i32(bits, isa.splat_i32(SQRT_HALF)),
@@ -63,7 +63,7 @@ fn split<I: Isa>(isa: I, x: I::F32) -> (I::F32, I::F32) {
 
 /// `power` = |x|ʸ with the sign that an ordinary negative x gives it: negative for odd y, NaN for y that is no integer.
 #[inline(always)]
-fn with_sign_of_power<I: Isa>(isa: I, x: I::F32, y: I::F32, power: I::F32) -> I::F32 {
+fn with_sign_of_power<I: VectorOps>(isa: I, x: I::F32, y: I::F32, power: I::F32) -> I::F32 {
     // Below 2²³ the sum with 2²³ is y rounded to an integer, with its parity in the lowest bit; from 2²³ on y is an
     // integer that holds its own parity there, and from 2²⁴ on it is even.
     let two_23 = isa.splat_f32(8388608.0);
@@ -83,7 +83,7 @@ fn with_sign_of_power<I: Isa>(isa: I, x: I::F32, y: I::F32, power: I::F32) -> I:
 
 /// xʸ. Error below 0.6 ULP, denormal results included; zeros, infinities, negative x and NaN as C99 F.9.4.4.
 #[inline(always)]
-pub fn pow<I: Isa>(isa: I, x: I::F32, y: I::F32) -> I::F32 {
+pub fn pow<I: VectorOps>(isa: I, x: I::F32, y: I::F32) -> I::F32 {
     let magnitude = isa.abs_f32(x);
     let (f, k) = split(isa, magnitude);
     let (f_low, f_high) = isa.widen_f64(f);

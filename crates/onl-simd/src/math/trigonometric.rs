@@ -2,7 +2,7 @@
 
 use super::exponential::ROUND;
 use super::{any_outside, lanes_f32, polynomial, quiet, spill_f32};
-use crate::{Isa, MAXIMUM_F32_LANES};
+use crate::{MAXIMUM_F32_LANES, VectorOps};
 
 /// Largest |x| that the vector reduction takes: a multiple of π/2 below it has an exact product with [`HALF_PI_HIGH`]'s
 /// error terms.
@@ -18,7 +18,7 @@ const SIN: [f32; 3] = [-0.000_195_180_94, 0.008_332_188, -0.166_666_55];
 const COS: [f32; 4] = [2.443_232_7e-5, -0.001_388_731, 0.041_666_646, -0.5];
 
 /// x = n π/2 + r + l with |r| ≤ π/4: the quadrant n (in its low bits), r and its correction l.
-struct Reduced<I: Isa> {
+struct Reduced<I: VectorOps> {
     quadrant: I::I32,
     r: I::F32,
     l: I::F32,
@@ -26,7 +26,7 @@ struct Reduced<I: Isa> {
 
 /// Reduction for |x| ≤ [`LIMIT`].
 #[inline(always)]
-fn reduce<I: Isa>(isa: I, x: I::F32) -> Reduced<I> {
+fn reduce<I: VectorOps>(isa: I, x: I::F32) -> Reduced<I> {
     let sum = isa.fma_f32(x, isa.splat_f32(TWO_OVER_PI), isa.splat_f32(ROUND));
     let n = isa.sub_f32(sum, isa.splat_f32(ROUND));
     // Exact: x lies within π/4 of n times the constant.
@@ -109,7 +109,7 @@ fn replace_large(
 
 /// Reduction of every finite lane.
 #[inline(always)]
-fn reduce_full<I: Isa>(isa: I, x: I::F32) -> Reduced<I> {
+fn reduce_full<I: VectorOps>(isa: I, x: I::F32) -> Reduced<I> {
     let ordinary = reduce(isa, x);
     let mut quadrant = spill_f32(isa, isa.from_bits_f32(ordinary.quadrant));
     let mut r = spill_f32(isa, ordinary.r);
@@ -125,7 +125,7 @@ fn reduce_full<I: Isa>(isa: I, x: I::F32) -> Reduced<I> {
 
 /// sin(r + l) and cos(r + l).
 #[inline(always)]
-fn sine_and_cosine<I: Isa>(isa: I, r: I::F32, l: I::F32) -> (I::F32, I::F32) {
+fn sine_and_cosine<I: VectorOps>(isa: I, r: I::F32, l: I::F32) -> (I::F32, I::F32) {
     let u = isa.mul_f32(r, r);
     let s = polynomial(isa, u, &SIN);
     let s = isa.add_f32(r, isa.fma_f32(isa.mul_f32(r, u), s, l));
@@ -137,7 +137,7 @@ fn sine_and_cosine<I: Isa>(isa: I, r: I::F32, l: I::F32) -> (I::F32, I::F32) {
 
 /// sin(n π/2 + r + l).
 #[inline(always)]
-fn sine_of<I: Isa>(isa: I, quadrant: I::I32, r: I::F32, l: I::F32) -> I::F32 {
+fn sine_of<I: VectorOps>(isa: I, quadrant: I::I32, r: I::F32, l: I::F32) -> I::F32 {
     let (s, c) = sine_and_cosine(isa, r, l);
     let one = isa.splat_i32(1);
     let odd = isa.eq_i32(isa.and_i32(quadrant, one), one);
@@ -148,7 +148,7 @@ fn sine_of<I: Isa>(isa: I, quadrant: I::I32, r: I::F32, l: I::F32) -> I::F32 {
 
 /// NaN for infinite and NaN lanes of `x`, `result` elsewhere.
 #[inline(always)]
-fn of_finite<I: Isa>(isa: I, x: I::F32, result: I::F32) -> I::F32 {
+fn of_finite<I: VectorOps>(isa: I, x: I::F32, result: I::F32) -> I::F32 {
     let infinite = isa.eq_f32(isa.abs_f32(x), isa.splat_f32(f32::INFINITY));
     let nan = isa.from_bits_f32(isa.splat_i32(0x7fc0_0000));
     let result = isa.select_f32(infinite, nan, result);
@@ -158,14 +158,14 @@ fn of_finite<I: Isa>(isa: I, x: I::F32, result: I::F32) -> I::F32 {
 /// Whether |x| < 2⁻¹³, where sin(x) = tan(x) = x and cos(x) = 1; and x with those lanes cleared, whose squares might be
 /// denormal.
 #[inline(always)]
-fn without_tiny<I: Isa>(isa: I, x: I::F32) -> (I::M32, I::F32) {
+fn without_tiny<I: VectorOps>(isa: I, x: I::F32) -> (I::M32, I::F32) {
     let tiny = isa.lt_f32(isa.abs_f32(x), isa.splat_f32(1.0 / 8192.0));
     (tiny, isa.select_f32(tiny, isa.splat_f32(0.0), x))
 }
 
 /// Sine. Error below 1.2 ULP over all finite x; sin(±0) = ±0, NaN for infinite x.
 #[inline(always)]
-pub fn sin<I: Isa>(isa: I, x: I::F32) -> I::F32 {
+pub fn sin<I: VectorOps>(isa: I, x: I::F32) -> I::F32 {
     let (tiny, reducible) = without_tiny(isa, x);
     if any_outside(isa, x, LIMIT) {
         let Reduced { quadrant, r, l } = reduce_full(isa, reducible);
@@ -179,7 +179,7 @@ pub fn sin<I: Isa>(isa: I, x: I::F32) -> I::F32 {
 
 /// Cosine. Error below 1.2 ULP over all finite x; NaN for infinite x.
 #[inline(always)]
-pub fn cos<I: Isa>(isa: I, x: I::F32) -> I::F32 {
+pub fn cos<I: VectorOps>(isa: I, x: I::F32) -> I::F32 {
     let (_, reducible) = without_tiny(isa, x);
     if any_outside(isa, x, LIMIT) {
         let Reduced { quadrant, r, l } = reduce_full(isa, reducible);
@@ -194,7 +194,7 @@ pub fn cos<I: Isa>(isa: I, x: I::F32) -> I::F32 {
 
 /// tan(n π/2 + r + l): s / c, or −c / s in odd quadrants.
 #[inline(always)]
-fn tangent_of<I: Isa>(isa: I, quadrant: I::I32, r: I::F32, l: I::F32) -> I::F32 {
+fn tangent_of<I: VectorOps>(isa: I, quadrant: I::I32, r: I::F32, l: I::F32) -> I::F32 {
     let (s, c) = sine_and_cosine(isa, r, l);
     let one = isa.splat_i32(1);
     let odd = isa.eq_i32(isa.and_i32(quadrant, one), one);
@@ -205,7 +205,7 @@ fn tangent_of<I: Isa>(isa: I, quadrant: I::I32, r: I::F32, l: I::F32) -> I::F32 
 
 /// Tangent. Error below 3 ULP over all finite x; tan(±0) = ±0, NaN for infinite x.
 #[inline(always)]
-pub fn tan<I: Isa>(isa: I, x: I::F32) -> I::F32 {
+pub fn tan<I: VectorOps>(isa: I, x: I::F32) -> I::F32 {
     let (tiny, reducible) = without_tiny(isa, x);
     if any_outside(isa, x, LIMIT) {
         let Reduced { quadrant, r, l } = reduce_full(isa, reducible);

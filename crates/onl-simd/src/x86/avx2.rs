@@ -1,4 +1,4 @@
-use crate::{Isa, SimdOp};
+use crate::{Isa, SimdOp, VectorOps};
 use half::{bf16, f16};
 use onl_cpu::IsaTier;
 use std::arch::x86_64::*;
@@ -89,8 +89,17 @@ unsafe fn select_ps(mask: __m256i, a: __m256, b: __m256) -> __m256 {
     unsafe { _mm256_blendv_ps(b, a, _mm256_castsi256_ps(mask)) }
 }
 
-impl Isa for Avx2 {
-    const TIER: IsaTier = IsaTier::Avx2;
+#[target_feature(enable = "avx2")]
+#[inline]
+fn side_by_side([mut a, mut b]: [__m256; 2]) -> [__m256; 2] {
+    // SAFETY: the template is a comment; the registers keep their values.
+    unsafe {
+        std::arch::asm!("/* {0} {1} */", inout(ymm_reg) a, inout(ymm_reg) b, options(pure, nomem, nostack, preserves_flags));
+    }
+    [a, b]
+}
+
+impl VectorOps for Avx2 {
     const F32_LANES: usize = 8;
     const F64_LANES: usize = 4;
     type F32 = __m256;
@@ -99,9 +108,6 @@ impl Isa for Avx2 {
     type F64 = __m256d;
     type I64 = __m256i;
     type M64 = __m256i;
-    type F32x64 = [__m256; 8];
-    type F64x64 = [__m256d; 16];
-
     register_methods! {
         splat_f32(value: f32) -> __m256 = _mm256_set1_ps(value);
         add_f32(a: __m256, b: __m256) -> __m256 = _mm256_add_ps(a, b);
@@ -172,6 +178,12 @@ impl Isa for Avx2 {
         or_m64(a: __m256i, b: __m256i) -> __m256i = _mm256_or_si256(a, b);
         not_m64(a: __m256i) -> __m256i = _mm256_xor_si256(a, _mm256_set1_epi32(-1));
         any_m64(a: __m256i) -> bool = _mm256_movemask_pd(_mm256_castsi256_pd(a)) != 0;
+    }
+
+    #[inline(always)]
+    fn side_by_side_f32(self, pair: [__m256; 2]) -> [__m256; 2] {
+        // SAFETY: the token proves the features.
+        unsafe { side_by_side(pair) }
     }
 
     #[inline(always)]
@@ -329,6 +341,12 @@ impl Isa for Avx2 {
         // SAFETY: the token proves the features.
         unsafe { _mm256_srli_epi64::<BITS>(a) }
     }
+}
+
+impl Isa for Avx2 {
+    const TIER: IsaTier = IsaTier::Avx2;
+    type F32x64 = [__m256; 8];
+    type F64x64 = [__m256d; 16];
 
     #[inline(always)]
     fn splat_f32x64(self, value: f32) -> [__m256; 8] {

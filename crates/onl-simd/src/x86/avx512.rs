@@ -1,4 +1,4 @@
-use crate::{Isa, SimdOp};
+use crate::{Isa, SimdOp, VectorOps};
 use half::{bf16, f16};
 use onl_cpu::IsaTier;
 use std::arch::x86_64::*;
@@ -68,8 +68,7 @@ unsafe fn round_bf16(value: __m512) -> __m512i {
     }
 }
 
-impl Isa for Avx512 {
-    const TIER: IsaTier = IsaTier::Avx512;
+impl VectorOps for Avx512 {
     const F32_LANES: usize = 16;
     const F64_LANES: usize = 8;
     type F32 = __m512;
@@ -78,9 +77,6 @@ impl Isa for Avx512 {
     type F64 = __m512d;
     type I64 = __m512i;
     type M64 = __mmask8;
-    type F32x64 = [__m512; 4];
-    type F64x64 = [__m512d; 8];
-
     register_methods! {
         splat_f32(value: f32) -> __m512 = _mm512_set1_ps(value);
         add_f32(a: __m512, b: __m512) -> __m512 = _mm512_add_ps(a, b);
@@ -383,6 +379,12 @@ impl Isa for Avx512 {
     fn any_m64(self, a: __mmask8) -> bool {
         a != 0
     }
+}
+
+impl Isa for Avx512 {
+    const TIER: IsaTier = IsaTier::Avx512;
+    type F32x64 = [__m512; 4];
+    type F64x64 = [__m512d; 8];
 
     #[inline(always)]
     fn splat_f32x64(self, value: f32) -> [__m512; 4] {

@@ -1,7 +1,7 @@
 //! Hyperbolic functions of `f64`, their inverses, and eˣ − 1.
 
 use super::{EXP, exp, exp_argument, lane_by_lane, log_of_parts, or_nan, with_sign};
-use crate::Isa;
+use crate::VectorOps;
 use crate::math::polynomial_f64;
 
 /// Below it eˣ − 1 = x in f64.
@@ -9,7 +9,7 @@ const LINEAR: f64 = 1.0 / 18014398509481984.0;
 
 /// eˣ − 1. Error below 1.5 ULP; expm1(±0) = ±0, expm1(−∞) = −1, expm1(∞) = ∞.
 #[inline(always)]
-pub fn expm1<I: Isa>(isa: I, x: I::F64) -> I::F64 {
+pub fn expm1<I: VectorOps>(isa: I, x: I::F64) -> I::F64 {
     let bound = isa.splat_f64(LINEAR);
     let linear = isa.lt_f64(isa.abs_f64(x), bound);
     // From −38 on the result rounds to −1, from 710 on it overflows.
@@ -27,7 +27,7 @@ pub fn expm1<I: Isa>(isa: I, x: I::F64) -> I::F64 {
 /// Hyperbolic tangent, from t = e²ˣ − 1 as t / (t + 2) below 2 and 1 − 2 / (t + 2) beyond. Error below 2 ULP, never
 /// beyond ±1; tanh(±0) = ±0, tanh(±∞) = ±1.
 #[inline(always)]
-pub fn tanh<I: Isa>(isa: I, x: I::F64) -> I::F64 {
+pub fn tanh<I: VectorOps>(isa: I, x: I::F64) -> I::F64 {
     let (one, two) = (isa.splat_f64(1.0), isa.splat_f64(2.0));
     let a = isa.min_f64(isa.splat_f64(22.0), isa.abs_f64(x));
     let t = expm1(isa, isa.add_f64(a, a));
@@ -47,7 +47,7 @@ pub fn tanh<I: Isa>(isa: I, x: I::F64) -> I::F64 {
 
 /// Hyperbolic sine, from t = eˣ − 1 as (t + t / (t + 1)) / 2. Error below 3 ULP; sinh(±0) = ±0, sinh(±∞) = ±∞.
 #[inline(always)]
-pub fn sinh<I: Isa>(isa: I, x: I::F64) -> I::F64 {
+pub fn sinh<I: VectorOps>(isa: I, x: I::F64) -> I::F64 {
     let a = isa.abs_f64(x);
     let half = isa.splat_f64(0.5);
     let large = isa.lt_f64(isa.splat_f64(40.0), a);
@@ -62,7 +62,7 @@ pub fn sinh<I: Isa>(isa: I, x: I::F64) -> I::F64 {
 
 /// eᵃ / 2 in the lanes of `mask`, without overflow before the result does.
 #[inline(always)]
-fn half_exp<I: Isa>(isa: I, a: I::F64, mask: I::M64) -> I::F64 {
+fn half_exp<I: VectorOps>(isa: I, a: I::F64, mask: I::M64) -> I::F64 {
     let half = isa.splat_f64(0.5);
     let top = isa.and_m64(mask, isa.lt_f64(isa.splat_f64(700.0), a));
     let b = isa.select_f64(mask, a, half);
@@ -76,7 +76,7 @@ fn half_exp<I: Isa>(isa: I, a: I::F64, mask: I::M64) -> I::F64 {
 
 /// Hyperbolic cosine. Error below 3 ULP; cosh(±∞) = ∞.
 #[inline(always)]
-pub fn cosh<I: Isa>(isa: I, x: I::F64) -> I::F64 {
+pub fn cosh<I: VectorOps>(isa: I, x: I::F64) -> I::F64 {
     let a = isa.abs_f64(x);
     let half = isa.splat_f64(0.5);
     let large = isa.lt_f64(isa.splat_f64(40.0), a);
@@ -87,7 +87,7 @@ pub fn cosh<I: Isa>(isa: I, x: I::F64) -> I::F64 {
 
 /// ln(1 + e) for 0 ≤ e ≤ 1.
 #[inline(always)]
-pub(super) fn log1p_of_unit<I: Isa>(isa: I, e: I::F64) -> I::F64 {
+pub(super) fn log1p_of_unit<I: VectorOps>(isa: I, e: I::F64) -> I::F64 {
     let (half, one) = (isa.splat_f64(0.5), isa.splat_f64(1.0));
     // 1 + e = (1 + f) 2ᵏ with k = 0 or 1; both forms of f are exact.
     let upper = isa.lt_f64(isa.splat_f64(0.414), e);
@@ -99,18 +99,18 @@ pub(super) fn log1p_of_unit<I: Isa>(isa: I, e: I::F64) -> I::F64 {
 
 /// Inverse hyperbolic sine. Error below 2 ULP.
 #[inline(always)]
-pub fn asinh<I: Isa>(isa: I, x: I::F64) -> I::F64 {
+pub fn asinh<I: VectorOps>(isa: I, x: I::F64) -> I::F64 {
     lane_by_lane(isa, x, libm::asinh)
 }
 
 /// Inverse hyperbolic cosine. Error below 2 ULP; NaN below 1.
 #[inline(always)]
-pub fn acosh<I: Isa>(isa: I, x: I::F64) -> I::F64 {
+pub fn acosh<I: VectorOps>(isa: I, x: I::F64) -> I::F64 {
     lane_by_lane(isa, x, libm::acosh)
 }
 
 /// Inverse hyperbolic tangent. Error below 2 ULP; NaN beyond ±1.
 #[inline(always)]
-pub fn atanh<I: Isa>(isa: I, x: I::F64) -> I::F64 {
+pub fn atanh<I: VectorOps>(isa: I, x: I::F64) -> I::F64 {
     lane_by_lane(isa, x, libm::atanh)
 }

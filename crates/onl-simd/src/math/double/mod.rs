@@ -12,7 +12,7 @@ pub use hyperbolic::{acosh, asinh, atanh, cosh, expm1, sinh, tanh};
 pub use trigonometric::{cos, sin, tan};
 
 use super::polynomial_f64;
-use crate::{Isa, MAXIMUM_F32_LANES, Scalar};
+use crate::{MAXIMUM_F32_LANES, Scalar, VectorOps};
 
 const LOG2_E: f64 = std::f64::consts::LOG2_E;
 /// ln 2 in two parts.
@@ -38,7 +38,7 @@ const EXP_LIMIT: f64 = 708.0;
 
 /// The lanes of `x` through a function of one number.
 #[inline(always)]
-fn lane_by_lane<I: Isa>(isa: I, x: I::F64, function: fn(f64) -> f64) -> I::F64 {
+fn lane_by_lane<I: VectorOps>(isa: I, x: I::F64, function: fn(f64) -> f64) -> I::F64 {
     let mut lanes = [0.0; MAXIMUM_F32_LANES];
     isa.store_f64(x, &mut lanes);
     for lane in &mut lanes[..I::F64_LANES] {
@@ -49,14 +49,14 @@ fn lane_by_lane<I: Isa>(isa: I, x: I::F64, function: fn(f64) -> f64) -> I::F64 {
 
 /// The sign of `x` on the non-negative `magnitude`.
 #[inline(always)]
-fn with_sign<I: Isa>(isa: I, magnitude: I::F64, x: I::F64) -> I::F64 {
+fn with_sign<I: VectorOps>(isa: I, magnitude: I::F64, x: I::F64) -> I::F64 {
     let sign = isa.and_i64(isa.bits_f64(x), isa.splat_i64(i64::MIN));
     isa.from_bits_f64(isa.or_i64(isa.bits_f64(magnitude), sign))
 }
 
 /// The NaN lanes of `x` quieted, `result` elsewhere.
 #[inline(always)]
-fn or_nan<I: Isa>(isa: I, x: I::F64, result: I::F64) -> I::F64 {
+fn or_nan<I: VectorOps>(isa: I, x: I::F64, result: I::F64) -> I::F64 {
     let quieted = isa.or_i64(isa.bits_f64(x), isa.splat_i64(0x0008_0000_0000_0000));
     isa.select_f64(isa.is_nan_f64(x), isa.from_bits_f64(quieted), result)
 }
@@ -68,13 +68,13 @@ fn quiet_lane(x: f64) -> f64 {
 
 /// Square root, correctly rounded.
 #[inline(always)]
-pub fn sqrt<I: Isa>(isa: I, x: I::F64) -> I::F64 {
+pub fn sqrt<I: VectorOps>(isa: I, x: I::F64) -> I::F64 {
     isa.sqrt_f64(x)
 }
 
 /// x = n ln 2 + r with |r| ≤ ln 2 / 2: n (in the low bits) and r.
 #[inline(always)]
-fn exp_argument<I: Isa>(isa: I, x: I::F64) -> (I::I64, I::F64) {
+fn exp_argument<I: VectorOps>(isa: I, x: I::F64) -> (I::I64, I::F64) {
     let sum = isa.fma_f64(x, isa.splat_f64(LOG2_E), isa.splat_f64(ROUND));
     let n = isa.sub_f64(sum, isa.splat_f64(ROUND));
     let r = isa.fma_f64(n, isa.splat_f64(-LN2_HIGH), x);
@@ -86,7 +86,7 @@ fn exp_argument<I: Isa>(isa: I, x: I::F64) -> (I::I64, I::F64) {
 
 /// eʳ for the reduced argument and, in the low bits of the second result, the power of two that scales it.
 #[inline(always)]
-fn exp_reduced<I: Isa>(isa: I, x: I::F64) -> (I::F64, I::I64) {
+fn exp_reduced<I: VectorOps>(isa: I, x: I::F64) -> (I::F64, I::I64) {
     let (n, r) = exp_argument(isa, x);
     let one = isa.splat_f64(1.0);
     let q = polynomial_f64(isa, r, &EXP);
@@ -94,14 +94,14 @@ fn exp_reduced<I: Isa>(isa: I, x: I::F64) -> (I::F64, I::I64) {
 }
 
 #[inline(always)]
-fn exp_ordinary<I: Isa>(isa: I, x: I::F64) -> I::F64 {
+fn exp_ordinary<I: VectorOps>(isa: I, x: I::F64) -> I::F64 {
     let (p, n) = exp_reduced(isa, x);
     isa.from_bits_f64(isa.add_i64(isa.bits_f64(p), isa.shl_i64::<52>(n)))
 }
 
 /// eˣ. Error below 1 ULP; denormal results are rounded to nearest even; exp(−∞) = 0, exp(∞) = ∞.
 #[inline(always)]
-pub fn exp<I: Isa>(isa: I, x: I::F64) -> I::F64 {
+pub fn exp<I: VectorOps>(isa: I, x: I::F64) -> I::F64 {
     let inside = isa.le_f64(isa.abs_f64(x), isa.splat_f64(EXP_LIMIT));
     if isa.any_m64(isa.not_m64(inside)) {
         lane_by_lane(isa, x, exp_lane)
@@ -129,7 +129,7 @@ fn exp_lane(x: f64) -> f64 {
 
 /// Logistic function 1 / (1 + e⁻ˣ). Relative accuracy on both sides: error below 1.9 ULP.
 #[inline(always)]
-pub fn sigmoid<I: Isa>(isa: I, x: I::F64) -> I::F64 {
+pub fn sigmoid<I: VectorOps>(isa: I, x: I::F64) -> I::F64 {
     let one = isa.splat_f64(1.0);
     let e = exp(isa, isa.neg_f64(isa.abs_f64(x)));
     let negative = isa.lt_f64(x, isa.splat_f64(0.0));
@@ -159,7 +159,7 @@ const SQRT_HALF: i64 = 0x3fe6_a09e_667f_3bcd;
 
 /// Splits a positive normal x = (1 + f) 2ᵏ, 1 + f in [√½, √2): f and k, both exact.
 #[inline(always)]
-pub(super) fn split<I: Isa>(isa: I, x: I::F64) -> (I::F64, I::F64) {
+pub(super) fn split<I: VectorOps>(isa: I, x: I::F64) -> (I::F64, I::F64) {
     let bits = isa.bits_f64(x);
     let offset = isa.sub_i64(bits, isa.splat_i64(SQRT_HALF));
     let e = isa.and_i64(offset, isa.splat_i64(0xfff0_0000_0000_0000_u64 as i64));
@@ -173,7 +173,7 @@ pub(super) fn split<I: Isa>(isa: I, x: I::F64) -> (I::F64, I::F64) {
 
 /// ln(1 + f) + k ln 2 for 1 + f in [√½, √2).
 #[inline(always)]
-fn log_of_parts<I: Isa>(isa: I, f: I::F64, k: I::F64) -> I::F64 {
+fn log_of_parts<I: VectorOps>(isa: I, f: I::F64, k: I::F64) -> I::F64 {
     let s = isa.div_f64(f, isa.add_f64(isa.splat_f64(2.0), f));
     let z = isa.mul_f64(s, s);
     let half_square = isa.mul_f64(isa.mul_f64(f, f), isa.splat_f64(0.5));
@@ -185,14 +185,14 @@ fn log_of_parts<I: Isa>(isa: I, f: I::F64, k: I::F64) -> I::F64 {
 
 /// log of positive normal lanes, `exponent` powers of two to be added.
 #[inline(always)]
-fn log_normal<I: Isa>(isa: I, x: I::F64, exponent: I::F64) -> I::F64 {
+fn log_normal<I: VectorOps>(isa: I, x: I::F64, exponent: I::F64) -> I::F64 {
     let (f, k) = split(isa, x);
     log_of_parts(isa, f, isa.add_f64(k, exponent))
 }
 
 /// Natural logarithm. Error below 1 ULP; log(±0) = −∞, log(∞) = ∞, NaN for negative x.
 #[inline(always)]
-pub fn log<I: Isa>(isa: I, x: I::F64) -> I::F64 {
+pub fn log<I: VectorOps>(isa: I, x: I::F64) -> I::F64 {
     let inside = isa.and_m64(
         isa.le_f64(isa.splat_f64(f64::MIN_POSITIVE), x),
         isa.le_f64(x, isa.splat_f64(f64::MAX)),
@@ -223,31 +223,31 @@ fn log_lane(x: f64) -> f64 {
 
 /// Error function. Error below 1 ULP.
 #[inline(always)]
-pub fn erf<I: Isa>(isa: I, x: I::F64) -> I::F64 {
+pub fn erf<I: VectorOps>(isa: I, x: I::F64) -> I::F64 {
     lane_by_lane(isa, x, libm::erf)
 }
 
 /// Inverse sine. Error below 1 ULP.
 #[inline(always)]
-pub fn asin<I: Isa>(isa: I, x: I::F64) -> I::F64 {
+pub fn asin<I: VectorOps>(isa: I, x: I::F64) -> I::F64 {
     lane_by_lane(isa, x, libm::asin)
 }
 
 /// Inverse cosine. Error below 1 ULP.
 #[inline(always)]
-pub fn acos<I: Isa>(isa: I, x: I::F64) -> I::F64 {
+pub fn acos<I: VectorOps>(isa: I, x: I::F64) -> I::F64 {
     lane_by_lane(isa, x, libm::acos)
 }
 
 /// Inverse tangent. Error below 1 ULP.
 #[inline(always)]
-pub fn atan<I: Isa>(isa: I, x: I::F64) -> I::F64 {
+pub fn atan<I: VectorOps>(isa: I, x: I::F64) -> I::F64 {
     lane_by_lane(isa, x, libm::atan)
 }
 
 /// Gaussian error linear unit x erfc(−x / √2) / 2, with relative accuracy on both sides; gelu(−∞) = −0.
 #[inline(always)]
-pub fn gelu<I: Isa>(isa: I, x: I::F64) -> I::F64 {
+pub fn gelu<I: VectorOps>(isa: I, x: I::F64) -> I::F64 {
     lane_by_lane(isa, x, gelu_lane)
 }
 
@@ -261,7 +261,7 @@ fn gelu_lane(x: f64) -> f64 {
 
 /// xʸ. Error below 1 ULP; zeros, infinities, negative x and NaN as C99 F.9.4.4.
 #[inline(always)]
-pub fn pow<I: Isa>(isa: I, x: I::F64, y: I::F64) -> I::F64 {
+pub fn pow<I: VectorOps>(isa: I, x: I::F64, y: I::F64) -> I::F64 {
     let mut bases = [0.0; MAXIMUM_F32_LANES];
     let mut exponents = [0.0; MAXIMUM_F32_LANES];
     isa.store_f64(x, &mut bases);

@@ -2,7 +2,7 @@
 
 use super::{ROUND, lane_by_lane, or_nan};
 use crate::math::polynomial_f64;
-use crate::{Isa, Scalar};
+use crate::{Scalar, VectorOps};
 
 /// Largest |x| that the vector reduction takes; beyond it lanes go through `libm`.
 const LIMIT: f64 = 1e6;
@@ -34,7 +34,7 @@ const COS: [f64; 7] = [
 
 /// The quadrant n (in the low bits), sin and cos of r for x = n π/2 + r, |x| ≤ [`LIMIT`].
 #[inline(always)]
-fn parts<I: Isa>(isa: I, x: I::F64) -> (I::I64, I::F64, I::F64) {
+fn parts<I: VectorOps>(isa: I, x: I::F64) -> (I::I64, I::F64, I::F64) {
     let sum = isa.fma_f64(x, isa.splat_f64(TWO_OVER_PI), isa.splat_f64(ROUND));
     let n = isa.neg_f64(isa.sub_f64(sum, isa.splat_f64(ROUND)));
     // Exact: x lies within π/4 of n times the constant.
@@ -61,7 +61,7 @@ fn parts<I: Isa>(isa: I, x: I::F64) -> (I::I64, I::F64, I::F64) {
 
 /// The lanes whose quadrant is odd.
 #[inline(always)]
-fn odd<I: Isa>(isa: I, quadrant: I::I64) -> I::M64 {
+fn odd<I: VectorOps>(isa: I, quadrant: I::I64) -> I::M64 {
     // The lowest bit in the place of the sign of 1.
     let one = isa.bits_f64(isa.splat_f64(1.0));
     let signed = isa.or_i64(isa.shl_i64::<63>(quadrant), one);
@@ -70,7 +70,7 @@ fn odd<I: Isa>(isa: I, quadrant: I::I64) -> I::M64 {
 
 /// sin(n π/2 + r), the quadrant counted from `first`.
 #[inline(always)]
-fn wave<I: Isa>(isa: I, x: I::F64, first: i64) -> I::F64 {
+fn wave<I: VectorOps>(isa: I, x: I::F64, first: i64) -> I::F64 {
     let (quadrant, s, c) = parts(isa, x);
     let quadrant = isa.add_i64(quadrant, isa.splat_i64(first));
     let value = isa.bits_f64(isa.select_f64(odd(isa, quadrant), c, s));
@@ -80,7 +80,7 @@ fn wave<I: Isa>(isa: I, x: I::F64, first: i64) -> I::F64 {
 
 /// s / c, or −c / s in odd quadrants.
 #[inline(always)]
-fn slope<I: Isa>(isa: I, x: I::F64) -> I::F64 {
+fn slope<I: VectorOps>(isa: I, x: I::F64) -> I::F64 {
     let (quadrant, s, c) = parts(isa, x);
     let odd = odd(isa, quadrant);
     let quotient = isa.div_f64(isa.select_f64(odd, c, s), isa.select_f64(odd, s, c));
@@ -90,30 +90,30 @@ fn slope<I: Isa>(isa: I, x: I::F64) -> I::F64 {
 
 /// x itself where |x| < 2⁻²⁷, which keeps the sign of zero.
 #[inline(always)]
-fn or_linear<I: Isa>(isa: I, x: I::F64, result: I::F64) -> I::F64 {
+fn or_linear<I: VectorOps>(isa: I, x: I::F64, result: I::F64) -> I::F64 {
     let linear = isa.lt_f64(isa.abs_f64(x), isa.splat_f64(1.0 / 134217728.0));
     isa.select_f64(linear, x, result)
 }
 
 /// Whether some lane is beyond the vector reduction.
 #[inline(always)]
-fn any_large<I: Isa>(isa: I, x: I::F64) -> bool {
+fn any_large<I: VectorOps>(isa: I, x: I::F64) -> bool {
     let small = isa.le_f64(isa.abs_f64(x), isa.splat_f64(LIMIT));
     isa.any_m64(isa.not_m64(small))
 }
 
 #[inline(always)]
-fn sin_small<I: Isa>(isa: I, x: I::F64) -> I::F64 {
+fn sin_small<I: VectorOps>(isa: I, x: I::F64) -> I::F64 {
     or_linear(isa, x, wave(isa, x, 0))
 }
 
 #[inline(always)]
-fn cos_small<I: Isa>(isa: I, x: I::F64) -> I::F64 {
+fn cos_small<I: VectorOps>(isa: I, x: I::F64) -> I::F64 {
     wave(isa, x, 1)
 }
 
 #[inline(always)]
-fn tan_small<I: Isa>(isa: I, x: I::F64) -> I::F64 {
+fn tan_small<I: VectorOps>(isa: I, x: I::F64) -> I::F64 {
     or_linear(isa, x, slope(isa, x))
 }
 
@@ -121,7 +121,7 @@ macro_rules! with_large {
     ($($(#[$doc:meta])* $name:ident $small:ident $lane:ident;)*) => {$(
         $(#[$doc])*
         #[inline(always)]
-        pub fn $name<I: Isa>(isa: I, x: I::F64) -> I::F64 {
+        pub fn $name<I: VectorOps>(isa: I, x: I::F64) -> I::F64 {
             if any_large(isa, x) {
                 or_nan(isa, x, lane_by_lane(isa, x, $lane))
             } else {
