@@ -3,7 +3,7 @@
 use onl::profiling::{Collector, InlineReason};
 use onl::{
     CancelReason, CancelToken, Cancelled, CpuExecutionPolicy, Error, ProfileSource, RunControl,
-    RunError, Session, Tensor, Value,
+    RunError, Session, Tensor, Value, WaitMode,
 };
 use onl_tensor::ElementType;
 use onl_tests::ModelBuilder;
@@ -179,4 +179,49 @@ fn recorded_runs_tell_their_nodes_and_regions() {
         assert_eq!(of_nodes.len(), NODES, "every product opens a region");
     }
     assert!(collector.dropped().is_none());
+}
+
+/// A chain of sums, each too small to be worth waking a lane for.
+fn small_model() -> Vec<u8> {
+    let mut builder = ModelBuilder::new(17).input("x0", ElementType::Float32, &[-1]);
+    for node in 0..2 {
+        let (from, to) = (format!("x{node}"), format!("x{}", node + 1));
+        builder = builder.node("Add", &[&from, "x0"], &[&to]);
+    }
+    builder.output("x2", ElementType::Float32).bytes()
+}
+
+#[test]
+fn small_runs_that_follow_each_other_wake_sleeping_lanes_together() {
+    if std::thread::available_parallelism().is_ok_and(|processors| processors.get() < 2) {
+        return;
+    }
+    let session = Session::builder()
+        .profiles(ProfileSource::None)
+        .policy(CpuExecutionPolicy {
+            threads: 2,
+            // Lanes sleep at once, so that a run without waking finds none awake.
+            wait: WaitMode::Frugal,
+            ..CpuExecutionPolicy::default()
+        })
+        .model_bytes(small_model())
+        .build()
+        .expect("the model is sound");
+    let input = Tensor::from_slice(&[32_768], &vec![0.5f32; 32_768]).expect("sizes agree");
+    let collector = Collector::new(64);
+    let control = RunControl {
+        collector: Some(&collector),
+        ..RunControl::default()
+    };
+    let mut outputs = [Tensor::zeros(ElementType::Float32, &[32_768]).expect("memory")];
+    let divided = |run: usize, outputs: &mut [Tensor; 1]| {
+        session
+            .run_into_with(&[input.view()], outputs, control)
+            .unwrap_or_else(|error| panic!("run {run}: {error}"));
+        let events = collector.drain();
+        events.regions.iter().any(|region| region.participants > 1)
+    };
+    let first = (0..20_000).find(|&run| divided(run, &mut outputs));
+    let first = first.expect("one of many small runs wakes a lane");
+    assert!(first > 0, "a single small run lets the lanes sleep");
 }

@@ -208,6 +208,17 @@ pub(crate) fn narrow<I: Isa, H: Half>(isa: I, source: &[f32], target: &mut [H]) 
 /// Elements that [`Widened`] widens at a time: few, since every run pays for clearing the buffers.
 const WIDE: usize = 256;
 
+/// Widened elements, aligned so that no vector lies across cache lines.
+#[repr(align(64))]
+struct Wide([f32; WIDE]);
+
+impl Wide {
+    #[inline(always)]
+    fn new() -> Self {
+        Wide([0.0; WIDE])
+    }
+}
+
 /// Body over 16-bit floats from a body over `f32`.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Widened<K>(K);
@@ -222,18 +233,18 @@ impl<K: Configured> Configured for Widened<K> {
 impl<H: Half, K: UnaryBody<f32, f32>> UnaryBody<H, H> for Widened<K> {
     #[inline(always)]
     fn run<I: Isa>(self, isa: I, a: &[H], out: &mut [H]) {
-        let (mut wide, mut result) = ([0f32; WIDE], [0f32; WIDE]);
+        let (mut wide, mut result) = (Wide::new(), Wide::new());
         for (a, out) in a.chunks(WIDE).zip(out.chunks_mut(WIDE)) {
             let n = a.len();
-            widen(isa, a, &mut wide);
+            widen(isa, a, &mut wide.0);
             // The form compiled for f32, which all types that are widened to it share.
             let op = UnaryChunk {
                 body: self.0,
-                a: &wide[..n],
-                out: &mut result[..n],
+                a: &wide.0[..n],
+                out: &mut result.0[..n],
             };
             dispatch(I::TIER, op);
-            narrow(isa, &result, out);
+            narrow(isa, &result.0, out);
         }
     }
 }
@@ -245,12 +256,12 @@ fn widen_operand<'b, I: Isa, H: Half>(
     operand: Operand<'_, H>,
     start: usize,
     len: usize,
-    buffer: &'b mut [f32; WIDE],
+    buffer: &'b mut Wide,
 ) -> Operand<'b, f32> {
     match operand {
         Operand::Block(source) => {
-            widen(isa, &source[start..start + len], buffer);
-            Operand::Block(&buffer[..len])
+            widen(isa, &source[start..start + len], &mut buffer.0);
+            Operand::Block(&buffer.0[..len])
         }
         Operand::One(value) => Operand::One(H::load(Scalar::new(), &[value])),
     }
@@ -259,13 +270,13 @@ fn widen_operand<'b, I: Isa, H: Half>(
 impl<H: Half, K: BinaryBody<f32, f32>> BinaryBody<H, H> for Widened<K> {
     #[inline(always)]
     fn run<I: Isa>(self, isa: I, a: Operand<'_, H>, b: Operand<'_, H>, out: &mut [H]) {
-        let (mut x, mut y, mut result) = ([0f32; WIDE], [0f32; WIDE], [0f32; WIDE]);
+        let (mut x, mut y, mut result) = (Wide::new(), Wide::new(), Wide::new());
         for (i, out) in out.chunks_mut(WIDE).enumerate() {
             let n = out.len();
             let a = widen_operand(isa, a, i * WIDE, n, &mut x);
             let b = widen_operand(isa, b, i * WIDE, n, &mut y);
-            self.0.run(isa, a, b, &mut result[..n]);
-            narrow(isa, &result, out);
+            self.0.run(isa, a, b, &mut result.0[..n]);
+            narrow(isa, &result.0, out);
         }
     }
 }
@@ -273,7 +284,7 @@ impl<H: Half, K: BinaryBody<f32, f32>> BinaryBody<H, H> for Widened<K> {
 impl<H: Half, K: BinaryBody<f32, Bool>> BinaryBody<H, Bool> for Widened<K> {
     #[inline(always)]
     fn run<I: Isa>(self, isa: I, a: Operand<'_, H>, b: Operand<'_, H>, out: &mut [Bool]) {
-        let (mut x, mut y) = ([0f32; WIDE], [0f32; WIDE]);
+        let (mut x, mut y) = (Wide::new(), Wide::new());
         for (i, out) in out.chunks_mut(WIDE).enumerate() {
             let n = out.len();
             let a = widen_operand(isa, a, i * WIDE, n, &mut x);

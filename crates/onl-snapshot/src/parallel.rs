@@ -1,4 +1,5 @@
-use crate::{Parameter, ParameterKind, ParameterRow, Schema, TunedConfig};
+use crate::{Parameter, ParameterKind, ParameterRow, ParameterValue, Schema, Search, TunedConfig};
+use std::ops::RangeInclusive;
 
 /// Parameters of a kernel whose only choice is how it is divided among lanes. Sizes count elements of work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,6 +54,27 @@ static SCHEMA: Schema = Schema {
     ],
     check: |_| Ok(()),
 };
+
+impl ParallelConfig {
+    /// The search for the threshold from which lanes pay: between never and always dividing, or a power of two with one
+    /// of these exponents.
+    pub fn crossover(exponents: RangeInclusive<u32>) -> Search {
+        let with_threshold = |elements: i64| {
+            SCHEMA
+                .defaults()
+                .with(MINIMUM_ELEMENTS, ParameterValue::Integer(elements))
+        };
+        Search::Crossover {
+            parameter: MINIMUM_ELEMENTS,
+            below: with_threshold(i64::MAX),
+            above: with_threshold(1),
+            grid: exponents
+                .map(|exponent| 1 << exponent)
+                .chain([i64::MAX])
+                .collect(),
+        }
+    }
+}
 
 impl TunedConfig for ParallelConfig {
     fn schema() -> &'static Schema {

@@ -2,6 +2,7 @@
 #![allow(dead_code)]
 
 use half::{bf16, f16};
+use onl_snapshot::ParallelConfig;
 use onl_tensor::{Bool, ElementType, Tensor};
 
 /// An element of any numeric type or a boolean. Floats of 32 and 16 bits are exact in `f64`, and sums, differences,
@@ -14,6 +15,13 @@ pub enum Number {
 }
 
 use Number::{Boolean, Float, Integer};
+
+/// Never divided among lanes.
+pub const SERIAL: ParallelConfig = ParallelConfig {
+    minimum_elements: usize::MAX,
+    grain_elements: 16_384,
+    maximum_participants: 0,
+};
 
 pub const NUMERIC: [ElementType; 12] = [
     ElementType::Float32,

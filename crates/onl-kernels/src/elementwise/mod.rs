@@ -8,13 +8,13 @@ mod kernels;
 
 use crate::infer::{broadcast, broadcast_all, broadcast_to_bool, same_as_first};
 use crate::{
-    Coverage, Example, InferContext, InferError, KernelEntry, KernelError, SearchContext,
-    ShapeDependence, TypeSource,
+    Coverage, Example, InferContext, InferError, KernelEntry, KernelError, ShapeDependence,
+    TypeSource,
 };
 use onl_elementwise::{ElementwiseError, region};
 use onl_ir::OpId;
 use onl_profiling::RegionSite;
-use onl_snapshot::{MINIMUM_ELEMENTS, ParallelConfig, ParameterValue, Schema, Search, TunedConfig};
+use onl_snapshot::{ParallelConfig, TunedConfig};
 use onl_tensor::ElementType;
 
 /// Name of the implementation of all types with vector bodies.
@@ -75,25 +75,8 @@ const TUNABLE: Coverage = Coverage::Tunable(ParallelConfig::schema);
 const CALIBRATABLE: Coverage = Coverage::Calibratable {
     schema: ParallelConfig::schema,
     sizes: SIZES,
-    search: crossover,
+    search: |_| ParallelConfig::crossover(10..=23),
 };
-
-/// The threshold from which lanes pay, between never and always dividing; chunks follow
-/// [`region::division`], which gives a divided problem at least two chunks from 512 elements on.
-fn crossover(_: &SearchContext) -> Search {
-    let schema: &Schema = ParallelConfig::schema();
-    let with_threshold = |elements: i64| {
-        schema
-            .defaults()
-            .with(MINIMUM_ELEMENTS, ParameterValue::Integer(elements))
-    };
-    Search::Crossover {
-        parameter: MINIMUM_ELEMENTS,
-        below: with_threshold(i64::MAX),
-        above: with_threshold(1),
-        grid: (10..=23).map(|bits| 1 << bits).chain([i64::MAX]).collect(),
-    }
-}
 
 /// What entries of one kind of operator share.
 #[derive(Clone, Copy)]

@@ -12,13 +12,13 @@ pub(crate) mod support;
 
 use crate::{
     Coverage, Example, ExampleInput, InferContext, InferError, KernelEntry, KernelError,
-    PrepareContext, PrepareError, PreparedKernel, SearchContext, ShapeDependence, TypeSource,
+    PrepareContext, PrepareError, PreparedKernel, ShapeDependence, TypeSource,
 };
 use onl_cpu::IsaTier;
 use onl_executor::Lanes;
 use onl_ir::{NodeView, OpId};
 use onl_movement::{Execution, MovementError};
-use onl_snapshot::{MINIMUM_ELEMENTS, ParallelConfig, ParameterValue, Search, Tuned, TunedConfig};
+use onl_snapshot::{ParallelConfig, Tuned, TunedConfig};
 use onl_tensor::ElementType;
 use support::{BYTE_TYPES, Identity};
 
@@ -84,23 +84,8 @@ fn calibrated(entry: KernelEntry, rest: &'static [ElementType]) -> [KernelEntry;
 const CALIBRATABLE: Coverage = Coverage::Calibratable {
     schema: ParallelConfig::schema,
     sizes: SIZES,
-    search: crossover,
+    search: |_| ParallelConfig::crossover(12..=21),
 };
-
-/// The threshold between never and always dividing.
-fn crossover(_: &SearchContext) -> Search {
-    let with_threshold = |elements: i64| {
-        ParallelConfig::schema()
-            .defaults()
-            .with(MINIMUM_ELEMENTS, ParameterValue::Integer(elements))
-    };
-    Search::Crossover {
-        parameter: MINIMUM_ELEMENTS,
-        below: with_threshold(i64::MAX),
-        above: with_threshold(1),
-        grid: (12..=21).map(|bits| 1 << bits).chain([i64::MAX]).collect(),
-    }
-}
 
 /// Kernels of the family.
 pub(crate) fn entries() -> Vec<KernelEntry> {

@@ -10,13 +10,13 @@ mod softmax;
 use crate::movement::support::{Identity, axis_of};
 use crate::{
     Coverage, Example, ExampleInput, InferContext, InferError, KernelEntry, KernelError,
-    PrepareContext, PrepareError, PreparedKernel, SearchContext, ShapeDependence, TypeSource,
+    PrepareContext, PrepareError, PreparedKernel, ShapeDependence, TypeSource,
 };
 use onl_cpu::IsaTier;
 use onl_executor::Lanes;
 use onl_ir::{Attribute, NodeView, OpId};
 use onl_reduce::{Execution, ReduceError};
-use onl_snapshot::{MINIMUM_ELEMENTS, ParallelConfig, ParameterValue, Search, Tuned, TunedConfig};
+use onl_snapshot::{ParallelConfig, Tuned, TunedConfig};
 use onl_tensor::ElementType;
 
 /// Kernels of the family.
@@ -87,23 +87,8 @@ const CALIBRATABLE: Coverage = Coverage::Calibratable {
         1 << 19,
         1 << 20,
     ],
-    search: crossover,
+    search: |_| ParallelConfig::crossover(11..=22),
 };
-
-/// The threshold from which lanes pay, between never and always dividing.
-fn crossover(_: &SearchContext) -> Search {
-    let with_threshold = |elements: i64| {
-        ParallelConfig::schema()
-            .defaults()
-            .with(MINIMUM_ELEMENTS, ParameterValue::Integer(elements))
-    };
-    Search::Crossover {
-        parameter: MINIMUM_ELEMENTS,
-        below: with_threshold(i64::MAX),
-        above: with_threshold(1),
-        grid: (11..=22).map(|bits| 1 << bits).chain([i64::MAX]).collect(),
-    }
-}
 
 /// Outer rows, elements of a row, and their distance, for rows along an axis; a scalar is a row of one element.
 fn along(dims: &[usize], axis: i64) -> Result<[usize; 3], KernelError> {
