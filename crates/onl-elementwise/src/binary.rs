@@ -1,6 +1,6 @@
 //! Operations of two operands with multidirectional broadcasting.
 
-use crate::body::{BinaryBody, BinaryChunk, Division, Plain, Widened};
+use crate::body::{BinaryBody, BinaryChunk, Division, Plain, Remainder, Widened};
 use crate::broadcast::Plan;
 use crate::operations::{
     Add, And, Div, Equal, Less, LessOrEqual, Max, Min, ModFloor, ModTruncated, Mul, Or, PRelu,
@@ -236,7 +236,9 @@ impl BinaryOp {
         let memory = element_type.bits() as f64 / 8.0 * 0.1;
         let arithmetic = match self {
             BinaryOp::Div if element_type.is_float() => 0.2,
-            BinaryOp::ModTruncated | BinaryOp::ModFloor if element_type.is_float() => 8.0,
+            BinaryOp::ModTruncated | BinaryOp::ModFloor if element_type == ElementType::Float64 => {
+                8.0
+            }
             BinaryOp::Div | BinaryOp::ModFloor | BinaryOp::ModTruncated => 2.0,
             _ => 0.0,
         };
@@ -391,10 +393,16 @@ fn function(op: BinaryOp, element_type: ElementType) -> Option<Function> {
         },
         BinaryOp::ModFloor => match element_type {
             Int64 => run::<i64, i64, Division<ModFloor>>,
+            Float32 => run::<f32, f32, Remainder<ModFloor>>,
+            Float16 => run::<f16, f16, Widened<Remainder<ModFloor>>>,
+            BFloat16 => run::<bf16, bf16, Widened<Remainder<ModFloor>>>,
             _ => signed!(ModFloor -> same),
         },
         BinaryOp::ModTruncated => match element_type {
             Int64 => run::<i64, i64, Division<ModTruncated>>,
+            Float32 => run::<f32, f32, Remainder<ModTruncated>>,
+            Float16 => run::<f16, f16, Widened<Remainder<ModTruncated>>>,
+            BFloat16 => run::<bf16, bf16, Widened<Remainder<ModTruncated>>>,
             _ => signed!(ModTruncated -> same),
         },
         BinaryOp::Min => signed!(Min -> same),

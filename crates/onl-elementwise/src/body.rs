@@ -5,7 +5,7 @@
 //! through [`Widened`]: a block is widened, computed, and narrowed once.
 
 use crate::broadcast::{BLOCK, Plan};
-use crate::operations::{Divided, is_small};
+use crate::operations::{Divided, has_small_quotient, is_small};
 use half::{bf16, f16};
 use onl_simd::{Isa, Scalar, SimdOp, dispatch};
 use onl_tensor::{Bool, Element};
@@ -70,6 +70,15 @@ impl<'a, A: Copy> Operand<'a, A> {
             Operand::One(source[offset])
         } else {
             Operand::Block(&source[offset..offset + len])
+        }
+    }
+
+    /// The part that `len` output elements from `start` on read.
+    #[inline(always)]
+    fn part(self, start: usize, len: usize) -> Self {
+        match self {
+            Operand::Block(elements) => Operand::Block(&elements[start..start + len]),
+            one => one,
         }
     }
 }
@@ -147,6 +156,42 @@ where
             Plain(Divided::<O>::default()).run(isa, a, b, out);
         } else {
             Plain(self.0).run(isa, a, b, out);
+        }
+    }
+}
+
+/// Body of a remainder of floats: quotients of few bits, which are usual, go through `f64`.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Remainder<O>(O);
+
+impl<O: Map2<f32, f32>> BinaryBody<f32, f32> for Remainder<O>
+where
+    Divided<O>: Map2<f32, f32>,
+{
+    #[inline(always)]
+    fn run<I: Isa>(self, isa: I, a: Operand<'_, f32>, b: Operand<'_, f32>, out: &mut [f32]) {
+        /// Elements that share a decision.
+        const PART: usize = 256;
+        for (i, out) in out.chunks_mut(PART).enumerate() {
+            let (a, b) = (a.part(i * PART, out.len()), b.part(i * PART, out.len()));
+            let small = match (a, b) {
+                (Operand::Block(a), Operand::Block(b)) => a
+                    .iter()
+                    .zip(b)
+                    .fold(true, |all, (&a, &b)| all & has_small_quotient(a, b)),
+                (Operand::Block(a), Operand::One(b)) => a
+                    .iter()
+                    .fold(true, |all, &a| all & has_small_quotient(a, b)),
+                (Operand::One(a), Operand::Block(b)) => b
+                    .iter()
+                    .fold(true, |all, &b| all & has_small_quotient(a, b)),
+                (Operand::One(a), Operand::One(b)) => has_small_quotient(a, b),
+            };
+            if small {
+                Plain(Divided::<O>::default()).run(isa, a, b, out);
+            } else {
+                Plain(self.0).run(isa, a, b, out);
+            }
         }
     }
 }

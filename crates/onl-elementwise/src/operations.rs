@@ -275,24 +275,24 @@ map2!(PRelu: f32, f64; |a, b| if a < 0.0 { a * b } else { a });
 map2!(PRelu: i32, i64; |a, b| if a < 0 { a.wrapping_mul(b) } else { a });
 map2!(PRelu: u32, u64; |a, _b| a);
 
-macro_rules! mod_floor {
-    ($($t:ident),*) => {$(
-        map2!(ModFloor: $t; |a, b| {
-            let remainder = a % b;
-            if remainder == 0.0 {
-                $t::copysign(0.0, b)
-            } else if remainder.is_nan() || (remainder < 0.0) == (b < 0.0) {
-                remainder
-            } else if b.is_infinite() {
-                b
-            } else {
-                remainder + b
-            }
-        });
-    )*};
+/// A remainder with the sign of the divisor, from the one with the sign of the dividend.
+macro_rules! with_sign_of_divisor {
+    ($t:ident, $remainder:expr, $divisor:expr) => {{
+        let (remainder, divisor): ($t, $t) = ($remainder, $divisor);
+        if remainder == 0.0 {
+            $t::copysign(0.0, divisor)
+        } else if remainder.is_nan() || (remainder < 0.0) == (divisor < 0.0) {
+            remainder
+        } else if divisor.is_infinite() {
+            divisor
+        } else {
+            remainder + divisor
+        }
+    }};
 }
 
-mod_floor!(f32, f64);
+map2!(ModFloor: f32; |a, b| with_sign_of_divisor!(f32, a % b, b));
+map2!(ModFloor: f64; |a, b| with_sign_of_divisor!(f64, a % b, b));
 
 /// Quotients of integers, truncated; callers look for zeros first, so that a zero divisor only must not panic.
 trait Quotient: Copy {
@@ -355,7 +355,15 @@ pub(crate) fn is_small(a: i64) -> bool {
     (a.wrapping_add(1 << 50) as u64) < 1 << 51
 }
 
-/// A division of small integers (see [`is_small`]).
+/// Whether [`Divided`] takes a pair of floats: both are finite, and the quotient has so few bits that its product with the
+/// divisor is exact in `f64`.
+#[inline(always)]
+pub(crate) fn has_small_quotient(a: f32, b: f32) -> bool {
+    let bound = f64::from(b.abs()) * f64::from(1 << 29);
+    (f64::from(a.abs()) < bound) & (b.abs() <= f32::MAX)
+}
+
+/// A division of small integers (see [`is_small`]), or of floats with a small quotient (see [`has_small_quotient`]).
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Divided<O>(O);
 
@@ -386,6 +394,28 @@ impl Map2<i64, i64> for Divided<ModFloor> {
         } else {
             remainder
         }
+    }
+}
+
+impl Map2<f32, f32> for Divided<ModTruncated> {
+    #[inline(always)]
+    fn apply(self, a: f32, b: f32) -> f32 {
+        let (dividend, divisor) = (f64::from(a.abs()), f64::from(b.abs()));
+        let remainder = dividend - (dividend / divisor).trunc() * divisor;
+        // The quotient may have been rounded up to the next integer.
+        let remainder = if remainder < 0.0 {
+            remainder + divisor
+        } else {
+            remainder
+        };
+        (remainder as f32).copysign(a)
+    }
+}
+
+impl Map2<f32, f32> for Divided<ModFloor> {
+    #[inline(always)]
+    fn apply(self, a: f32, b: f32) -> f32 {
+        with_sign_of_divisor!(f32, Divided(ModTruncated).apply(a, b), b)
     }
 }
 

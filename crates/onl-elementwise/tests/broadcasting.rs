@@ -617,3 +617,38 @@ fn an_empty_output_divides_nothing() {
     let output = run_binary(BinaryOp::Div, &a, &b, &setting(&mut Random(1))).unwrap();
     assert_eq!(output.dims(), [0, 3]);
 }
+
+#[test]
+fn remainders_of_floats_are_exact_around_multiples_of_the_divisor() {
+    let mut random = Random(29);
+    let mut pairs = Vec::new();
+    for _ in 0..20_000 {
+        let b = f32::from_bits(random.next() as u32);
+        let multiple = b * (random.next() % (1 << (random.next() % 40))) as f32;
+        let step = (random.next() % 3) as u32;
+        let a = f32::from_bits(multiple.to_bits().wrapping_add(step).wrapping_sub(1));
+        pairs.push((a, b));
+        pairs.push((f32::from_bits(random.next() as u32), b));
+    }
+    let column = |pick: fn(&(f32, f32)) -> f32, pairs: &[(f32, f32)]| {
+        let elements: Vec<f32> = pairs.iter().map(pick).collect();
+        Tensor::from_slice(&[elements.len()], &elements).unwrap()
+    };
+    // Blocks of ordinary pairs alone, and mixed ones.
+    let finite = |&&(a, b): &&(f32, f32)| a.is_finite() && b.is_finite() && b.abs() > a.abs() / 1e8;
+    let ordinary: Vec<(f32, f32)> = pairs.iter().filter(finite).copied().collect();
+    assert!(ordinary.len() > 10_000);
+    for pairs in [&ordinary, &pairs] {
+        let (a, b) = (column(|pair| pair.0, pairs), column(|pair| pair.1, pairs));
+        let expected: Vec<f32> = pairs.iter().map(|&(a, b)| libm::fmodf(a, b)).collect();
+        let expected = Tensor::from_slice(&[pairs.len()], &expected).unwrap();
+        for &tier in IsaTier::available() {
+            let setting = Setting {
+                tier,
+                ..setting(&mut random)
+            };
+            let actual = run_binary(BinaryOp::ModTruncated, &a, &b, &setting).unwrap();
+            assert_same(&format!("remainder {tier}"), &actual, &expected);
+        }
+    }
+}
