@@ -1,7 +1,8 @@
-use crate::Compute;
 use onl_cpu::IsaTier;
-use onl_simd::math::{Gelu, Sigmoid, Tanh, UnaryF32, UnaryF64};
-use onl_simd::{Isa, SimdOp, dispatch};
+use onl_simd::math::{
+    FunctionF32, FunctionF64, Gelu, Of, Sigmoid, Tanh, map_in_place_f32, map_in_place_f64,
+};
+use onl_simd::{Isa, SimdOp, VectorOps, dispatch};
 
 /// The last step of an epilogue, in the type of accumulation. NaN stays NaN.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
@@ -31,33 +32,57 @@ pub enum Activation {
     Gelu,
 }
 
-/// Every vector of a row; the lanes that the last one has too many hold 1.
-macro_rules! each {
-    (
-        $row:expr, $isa:ident, $lanes:ident, $load:ident, $store:ident, $load_partial:ident, $store_partial:ident,
-        |$x:ident| $body:expr
-    ) => {
-        let mut vectors = $row.chunks_exact_mut(I::$lanes);
-        for vector in &mut vectors {
-            let $x = $isa.$load(vector);
-            let y = $body;
-            $isa.$store(y, vector);
-        }
-        let rest = vectors.into_remainder();
-        if !rest.is_empty() {
-            let $x = $isa.$load_partial(rest, Compute::ONE);
-            let y = $body;
-            $isa.$store_partial(y, rest);
-        }
-    };
+/// 0 where x < 0, else x.
+#[derive(Clone, Copy)]
+struct Relu;
+
+/// `slope · x` where x < 0, else x.
+#[derive(Clone, Copy)]
+struct LeakyRelu {
+    slope: f32,
 }
 
-/// Applies an activation to a row in place; one per type of accumulation.
+/// x, but not below `low`, and then not above `high`.
+#[derive(Clone, Copy)]
+struct Clip {
+    low: f32,
+    high: f32,
+}
+
+/// The functions without a transcendental part for a type of accumulation, and an activation of a row in place.
 macro_rules! activate {
     (
-        $name:ident, $apply:ident, $function:ident, $t:ty, $lanes:ident, $splat:ident, $load:ident, $store:ident,
-        $load_partial:ident, $store_partial:ident, $lt:ident, $select:ident, $mul:ident
+        $name:ident, $apply:ident, $function:ident, $t:ty, $vector:ident, $splat:ident, $lt:ident, $select:ident,
+        $mul:ident, $map:ident
     ) => {
+        impl $function for Relu {
+            #[inline(always)]
+            fn apply<V: VectorOps>(self, ops: V, x: V::$vector) -> V::$vector {
+                let zero = ops.$splat(0.0);
+                ops.$select(ops.$lt(x, zero), zero, x)
+            }
+        }
+
+        impl $function for LeakyRelu {
+            #[inline(always)]
+            fn apply<V: VectorOps>(self, ops: V, x: V::$vector) -> V::$vector {
+                let slope = ops.$splat(<$t>::from(self.slope));
+                ops.$select(ops.$lt(x, ops.$splat(0.0)), ops.$mul(slope, x), x)
+            }
+        }
+
+        impl $function for Clip {
+            #[inline(always)]
+            fn apply<V: VectorOps>(self, ops: V, x: V::$vector) -> V::$vector {
+                let (low, high) = (
+                    ops.$splat(<$t>::from(self.low)),
+                    ops.$splat(<$t>::from(self.high)),
+                );
+                let raised = ops.$select(ops.$lt(x, low), low, x);
+                ops.$select(ops.$lt(high, raised), high, raised)
+            }
+        }
+
         struct $apply<'a>(Activation, &'a mut [$t]);
 
         impl SimdOp for $apply<'_> {
@@ -65,87 +90,14 @@ macro_rules! activate {
 
             #[inline(always)]
             fn eval<I: Isa>(self, isa: I) {
-                let constant = |value: f32| isa.$splat(<$t>::from(value));
                 match self.0 {
                     Activation::Identity => {}
-                    Activation::Relu => {
-                        let zero = constant(0.0);
-                        each!(
-                            self.1,
-                            isa,
-                            $lanes,
-                            $load,
-                            $store,
-                            $load_partial,
-                            $store_partial,
-                            |x| { isa.$select(isa.$lt(x, zero), zero, x) }
-                        );
-                    }
-                    Activation::LeakyRelu { slope } => {
-                        let (zero, slope) = (constant(0.0), constant(slope));
-                        each!(
-                            self.1,
-                            isa,
-                            $lanes,
-                            $load,
-                            $store,
-                            $load_partial,
-                            $store_partial,
-                            |x| { isa.$select(isa.$lt(x, zero), isa.$mul(slope, x), x) }
-                        );
-                    }
-                    Activation::Clip { low, high } => {
-                        let (low, high) = (constant(low), constant(high));
-                        each!(
-                            self.1,
-                            isa,
-                            $lanes,
-                            $load,
-                            $store,
-                            $load_partial,
-                            $store_partial,
-                            |x| {
-                                let raised = isa.$select(isa.$lt(x, low), low, x);
-                                isa.$select(isa.$lt(high, raised), high, raised)
-                            }
-                        );
-                    }
-                    Activation::Sigmoid => {
-                        each!(
-                            self.1,
-                            isa,
-                            $lanes,
-                            $load,
-                            $store,
-                            $load_partial,
-                            $store_partial,
-                            |x| { <Sigmoid as $function>::apply(isa, x) }
-                        );
-                    }
-                    Activation::Tanh => {
-                        each!(
-                            self.1,
-                            isa,
-                            $lanes,
-                            $load,
-                            $store,
-                            $load_partial,
-                            $store_partial,
-                            |x| { <Tanh as $function>::apply(isa, x) }
-                        );
-                    }
-                    Activation::Gelu => {
-                        each!(
-                            self.1,
-                            isa,
-                            $lanes,
-                            $load,
-                            $store,
-                            $load_partial,
-                            $store_partial,
-                            |x| { <Gelu as $function>::apply(isa, x) }
-                        );
-                    }
+                    Activation::Relu => $map(isa, Relu, self.1),
+                    Activation::LeakyRelu { slope } => $map(isa, LeakyRelu { slope }, self.1),
+                    Activation::Clip { low, high } => $map(isa, Clip { low, high }, self.1),
+                    Activation::Sigmoid => $map(isa, Of::<Sigmoid>::default(), self.1),
+                    Activation::Tanh => $map(isa, Of::<Tanh>::default(), self.1),
+                    Activation::Gelu => $map(isa, Of::<Gelu>::default(), self.1),
                 }
             }
         }
@@ -163,30 +115,24 @@ macro_rules! activate {
 activate!(
     activate_f32,
     ActivateF32,
-    UnaryF32,
+    FunctionF32,
     f32,
-    F32_LANES,
+    F32,
     splat_f32,
-    load_f32,
-    store_f32,
-    load_partial_f32,
-    store_partial_f32,
     lt_f32,
     select_f32,
-    mul_f32
+    mul_f32,
+    map_in_place_f32
 );
 activate!(
     activate_f64,
     ActivateF64,
-    UnaryF64,
+    FunctionF64,
     f64,
-    F64_LANES,
+    F64,
     splat_f64,
-    load_f64,
-    store_f64,
-    load_partial_f64,
-    store_partial_f64,
     lt_f64,
     select_f64,
-    mul_f64
+    mul_f64,
+    map_in_place_f64
 );

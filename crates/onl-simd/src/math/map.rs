@@ -157,6 +157,40 @@ over_block!(
     map_block_f64, FunctionF64, f64, F64_LANES, load_f64, store_f64, 1.0
 );
 
+/// As [`over_block`], with the results in place of the arguments.
+macro_rules! in_place {
+    ($(#[$doc:meta])* $name:ident, $function:ident, $element:ty, $lanes:ident, $load:ident, $store:ident, $one:expr) => {
+        $(#[$doc])*
+        #[inline(always)]
+        pub fn $name<I: Isa, F: $function>(isa: I, function: F, elements: &mut [$element]) {
+            let pair = Paired(isa);
+            let lanes = Paired::<I>::$lanes;
+            let mut rest = [$one; MAXIMUM_F32_LANES];
+            for elements in elements.chunks_mut(lanes) {
+                let count = elements.len();
+                let whole = count == lanes;
+                if !whole {
+                    rest[..count].copy_from_slice(elements);
+                }
+                let result = function.apply(pair, pair.$load(if whole { elements } else { &rest }));
+                pair.$store(result, if whole { elements } else { &mut rest });
+                if !whole {
+                    elements.copy_from_slice(&rest[..count]);
+                }
+            }
+        }
+    };
+}
+
+in_place!(
+    /// As [`map_block_f32`], with the results in place of the arguments.
+    map_in_place_f32, FunctionF32, f32, F32_LANES, load_f32, store_f32, 1.0
+);
+in_place!(
+    /// As [`map_block_f64`], with the results in place of the arguments.
+    map_in_place_f64, FunctionF64, f64, F64_LANES, load_f64, store_f64, 1.0
+);
+
 /// A block as an operation.
 macro_rules! driver {
     ($name:ident, $function:ident, $element:ty, $block:ident) => {
