@@ -15,6 +15,9 @@
 //! | Advanced SIMD | `Neon` | 4 | 2 | vectors |
 //! | portable Rust | [`Scalar`] | 1 | 1 | `bool` |
 //!
+//! Operations on registers are those of [`VectorOps`], which every token has, and which [`Paired`] has too: two vectors in
+//! the place of one. The functions of [`math`] are generic over it, and loops over blocks call them with pairs.
+//!
 //! # Equal bits
 //!
 //! A body gives the same bits on every tier (any NaN equals any NaN), provided that a lane's result depends on that lane

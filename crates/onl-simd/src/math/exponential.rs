@@ -23,6 +23,9 @@ const EXP: [f32; 7] = [
 /// Largest |x| whose exponential is finite and normal, with room to spare: the domain of [`exp_ordinary`].
 pub const EXP_ORDINARY_LIMIT: f32 = 87.33;
 
+/// Beyond it the exponential is 0 or ∞.
+const EXP_FLAT: f32 = 104.0;
+
 /// x = n ln 2 + r with |r| ≤ ln 2 / 2: n (in the low bits) and r.
 #[inline(always)]
 pub(super) fn exp_argument<I: VectorOps>(isa: I, x: I::F32) -> (I::I32, I::F32) {
@@ -54,18 +57,27 @@ pub fn exp_ordinary<I: VectorOps>(isa: I, x: I::F32) -> I::F32 {
 /// eˣ. Error below 0.9 ULP; denormal results are rounded to nearest even; exp(−∞) = 0, exp(∞) = ∞.
 #[inline(always)]
 pub fn exp<I: VectorOps>(isa: I, x: I::F32) -> I::F32 {
+    // Ordinary magnitudes are normal and up to the limit: shifted so that they are the lowest signed integers, the bits of
+    // all others compare greater.
     let magnitude = isa.abs_f32(x);
-    let least = isa.splat_f32(f32::MIN_POSITIVE);
-    let above = isa.le_f32(least, magnitude);
-    let below = isa.le_f32(magnitude, isa.splat_f32(EXP_ORDINARY_LIMIT));
-    if isa.any_m32(isa.not_m32(isa.and_m32(above, below))) {
+    let shifted = isa.add_i32(isa.bits_f32(magnitude), isa.splat_i32(0x7f80_0000));
+    let last = isa.splat_i32((EXP_ORDINARY_LIMIT.to_bits().wrapping_add(0x7f80_0000)) as i32);
+    if isa.any_m32(isa.lt_i32(last, shifted)) {
         // Zeros stand for denormals, which multiply slowly.
+        let least = isa.splat_f32(f32::MIN_POSITIVE);
         let x = isa.select_f32(isa.lt_f32(magnitude, least), isa.splat_f32(0.0), x);
-        if isa.any_m32(isa.not_m32(below)) {
-            exp_full(isa, x)
-        } else {
-            exp_ordinary(isa, x)
+        let below = isa.le_f32(magnitude, isa.splat_f32(EXP_ORDINARY_LIMIT));
+        let flat = isa.lt_f32(isa.splat_f32(EXP_FLAT), magnitude);
+        let nan = isa.is_nan_f32(x);
+        let simple = isa.or_m32(isa.or_m32(below, flat), nan);
+        if isa.any_m32(isa.not_m32(simple)) {
+            return exp_full(isa, x);
         }
+        let zero = isa.splat_f32(0.0);
+        let ordinary = exp_ordinary(isa, isa.select_f32(below, x, zero));
+        let end = isa.select_f32(isa.lt_f32(x, zero), zero, isa.splat_f32(f32::INFINITY));
+        let result = isa.select_f32(flat, end, ordinary);
+        isa.select_f32(nan, quiet(isa, x), result)
     } else {
         exp_ordinary(isa, x)
     }
