@@ -36,7 +36,7 @@ macro_rules! register_tile {
         strips = [$($strips:literal)*], a_form = $a_form:expr, b_form = $b_form:expr,
         zero = $zero:expr, splat = $splat:expr, load = $load:expr, store = $store:expr,
         store_partial = $store_partial:expr, add = $add:expr, multiply = $multiply:expr,
-        interleave = $interleave:expr, dot = $dot:expr
+        interleave = $interleave:expr, dot = $dot:expr, watch = $watch:expr, exact = $exact:expr
     ) => {
         mod $module {
             use super::*;
@@ -240,8 +240,9 @@ macro_rules! register_tile {
             }
 
             $(#[target_feature(enable = $feature)])?
-            pub(super) unsafe fn pack_strip(strip: &Strip, panels: *mut i32) {
+            pub(super) unsafe fn pack_strip(strip: &Strip, panels: *mut i32) -> bool {
                 let mut column_sums = [$zero; STRIP_VECTORS];
+                let mut bounds = [$zero; 2];
                 let ones = $splat($b_form.ones() as i32);
                 let groups = strip.depth.div_ceil(GROUP);
                 for group in 0..groups {
@@ -250,6 +251,7 @@ macro_rules! register_tile {
                         let vectors = strip_group(strip, group * GROUP);
                         for v in 0..STRIP_VECTORS {
                             column_sums[v] = $dot(column_sums[v], ones, vectors[v]);
+                            bounds = $watch(bounds, vectors[v]);
                             let panel = panels.wrapping_add(v / VECTORS * groups * VECTORS * LANES);
                             $store(panel.wrapping_add((group * VECTORS + v % VECTORS) * LANES), vectors[v]);
                         }
@@ -259,6 +261,7 @@ macro_rules! register_tile {
                     // SAFETY: there is a sum for every column of the strip.
                     unsafe { $store(strip.sums.wrapping_add(v * LANES), column_sums[v]) };
                 }
+                $exact(bounds)
             }
 
             $(#[target_feature(enable = $feature)])?
