@@ -72,10 +72,7 @@ pub fn quantized_product(
         a_zero_point,
         b_zero_point,
         b_offset,
-        row_terms: plan.copy_a
-            || plan.copy_wide_a
-            || b_zero_point != Some(0)
-            || a_zero_point.is_none(),
+        row_terms: b_zero_point != Some(0) || a_zero_point.is_none(),
         factored: has_sums && (a_zero_point.is_none() || b_zero_point.is_none()),
         sums,
         bytes,
@@ -86,7 +83,7 @@ pub fn quantized_product(
         requantization,
         workspace: workspace.as_mut_ptr(),
     };
-    if product.row_terms {
+    if plan.copy_a || plan.copy_wide_a || product.row_terms {
         lanes.region(&QUANTIZED_ROWS_REGION, plan.rows_region(), |chunk| {
             for row in chunk.range {
                 // SAFETY: `check` proved that A reaches as far as its rows; each row has parts of the scratch of its own.
@@ -236,7 +233,6 @@ impl Product<'_> {
                 .wrapping_add(row % m * a.row_stride),
         );
         let layout = &plan.shared;
-        let (mut sum, mut summed) = (0, false);
         let copies = [
             (
                 plan.copy_a.then_some(self.kernels),
@@ -249,22 +245,25 @@ impl Product<'_> {
                 plan.wide_groups,
             ),
         ];
-        // SAFETY: the row has k elements at these distances, its copies room for all groups.
-        unsafe {
-            for (kernels, offset, groups) in copies {
-                let Some(kernels) = kernels else { continue };
+        // Where all of B has the zero point 0, terms do without the sum.
+        let mut sum = 0i32;
+        let mut summed = self.b_zero_point == Some(0);
+        for (kernels, offset, groups) in copies {
+            let Some(kernels) = kernels else { continue };
+            // SAFETY: the row has k elements at these distances, its copies room for all groups.
+            unsafe {
                 let target = from_raw_parts_mut(self.workspace.wrapping_add(offset), 4 * groups);
-                // Forms that differ in width alone have the same sum.
-                sum = if a.column_stride == 1 || k == 0 {
-                    (kernels.copy_row)(from_raw_parts(source, k), signed, target)
+                if a.column_stride == 1 || k == 0 {
+                    (kernels.copy_row)(from_raw_parts(source, k), signed, target);
                 } else {
-                    self.gather_row(kernels, source, a.column_stride, target)
-                };
-                summed = true;
+                    sum = self.gather_row(kernels, source, a.column_stride, target);
+                    summed = true;
+                }
             }
-            if !summed {
-                sum = (self.kernels.row_sum)(from_raw_parts(source, k), signed);
-            }
+        }
+        if !summed {
+            // SAFETY: as above; a row whose elements are not adjacent was copied.
+            sum = unsafe { (self.kernels.row_sum)(from_raw_parts(source, k), signed) };
         }
         let a_zero_point = self.problem.a_zero_points.at(row) + self.kernels.a_form.offset(signed);
         let rest = sum.wrapping_sub((k as i32).wrapping_mul(a_zero_point));
@@ -278,7 +277,7 @@ impl Product<'_> {
         }
     }
 
-    /// Copies a row whose elements are not adjacent, in pieces.
+    /// Copies a row whose elements are not adjacent, in pieces, and returns their sum in A's form.
     ///
     /// # Safety
     /// The row has k elements at this distance.
@@ -306,9 +305,12 @@ impl Product<'_> {
                 (start + length) * form.bytes()
             };
             let target = &mut target[start * form.bytes()..end];
+            let (piece, signed) = (&piece[..length], self.problem.a.signed);
             // SAFETY: the kernels' features are there.
-            let part =
-                unsafe { (kernels.copy_row)(&piece[..length], self.problem.a.signed, target) };
+            let part = unsafe {
+                (kernels.copy_row)(piece, signed, target);
+                (kernels.row_sum)(piece, signed)
+            };
             sum = sum.wrapping_add(part);
         }
         sum

@@ -200,12 +200,12 @@ pub(super) struct Kernels {
     /// # Safety
     /// As of [`StripKernel`]; the panels hold all groups.
     pub pack_strip: unsafe fn(&Strip, *mut i32) -> bool,
-    /// Copies a row of A, given whether it is signed, into whole groups and returns the sum of its elements in A's form.
+    /// Copies a row of A, given whether it is signed, into whole groups.
     ///
     /// # Safety
     /// The processor has the kernels' features.
-    pub copy_row: unsafe fn(&[u8], bool, &mut [u8]) -> i32,
-    /// The sum alone.
+    pub copy_row: unsafe fn(&[u8], bool, &mut [u8]),
+    /// The sum of a row's elements in A's form.
     ///
     /// # Safety
     /// The processor has the kernels' features.

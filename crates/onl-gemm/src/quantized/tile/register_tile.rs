@@ -55,7 +55,8 @@ macro_rules! register_tile {
             $(#[target_feature(enable = $feature)])?
             pub(super) unsafe fn tile<const ROWS: usize, const COUNT: usize>(tile: &Tile) {
                 const UNROLL: usize = 4;
-                const PREFETCH_GROUPS: usize = 16;
+                // Few rows leave the pace to memory, whose latency asks for a longer distance.
+                let ahead = if ROWS <= 2 && LANES <= 8 { 64 } else { 16 };
                 let mut sums = [[$zero; COUNT]; ROWS];
                 let starts = &tile.starts;
                 // SAFETY: starts are valid for the rows of the instance and the columns of whole vectors.
@@ -95,7 +96,7 @@ macro_rules! register_tile {
                     if ROWS > 9 { base3 = opaque(base3); }
                     stride = opaque_distance(stride);
                     for line in 0..(UNROLL * VECTORS * LANES).div_ceil(16) {
-                        prefetch(b.wrapping_add(PREFETCH_GROUPS * VECTORS * LANES + 16 * line));
+                        prefetch(b.wrapping_add(ahead * VECTORS * LANES + 16 * line));
                     }
                     for _ in 0..tile.next_lines {
                         prefetch_second_level(next);
@@ -177,15 +178,27 @@ macro_rules! register_tile {
             #[inline]
             unsafe fn strip_group(strip: &Strip, first_row: usize) -> [V; STRIP_VECTORS] {
                 let source = strip.b.wrapping_add(first_row * strip.b_stride);
-                let rows = GROUP.min(strip.depth - first_row);
-                let (bits, zero) = strip.conversion;
-                if rows == GROUP && strip.columns == STRIP && strip.b_column_stride == 1 {
+                if strip.depth - first_row >= GROUP && strip.columns == STRIP && strip.b_column_stride == 1 {
                     for row in 0..GROUP {
                         prefetch(source.wrapping_add((4 * GROUP + row) * strip.b_stride));
                     }
                     // SAFETY: whole rows of a whole group exist.
-                    return unsafe { $interleave(source, strip.b_stride, bits) };
+                    return unsafe { $interleave(source, strip.b_stride, strip.conversion.0) };
                 }
+                // SAFETY: handed on from the caller.
+                unsafe { copied_group(strip, first_row) }
+            }
+
+            /// As [`strip_group`], by way of a copy; out of line, which keeps the other way short.
+            ///
+            /// # Safety
+            /// B is valid for reading as the strip says.
+            $(#[target_feature(enable = $feature)])?
+            #[inline(never)]
+            unsafe fn copied_group(strip: &Strip, first_row: usize) -> [V; STRIP_VECTORS] {
+                let source = strip.b.wrapping_add(first_row * strip.b_stride);
+                let rows = GROUP.min(strip.depth - first_row);
+                let (bits, zero) = strip.conversion;
                 let mut copy = [zero; GROUP * MAXIMUM_STRIP];
                 for row in 0..rows {
                     let source = source.wrapping_add(row * strip.b_stride);
@@ -265,9 +278,8 @@ macro_rules! register_tile {
             }
 
             $(#[target_feature(enable = $feature)])?
-            pub(super) unsafe fn copy_row(source: &[u8], signed: bool, target: &mut [u8]) -> i32 {
+            pub(super) unsafe fn copy_row(source: &[u8], signed: bool, target: &mut [u8]) {
                 rows::copy_row(source, signed, $a_form, target);
-                rows::row_sum(source, signed, $a_form)
             }
 
             $(#[target_feature(enable = $feature)])?

@@ -161,18 +161,40 @@ mod narrow {
     #[target_feature(enable = "avx2")]
     #[inline]
     unsafe fn store_partial(target: *mut i32, count: usize, value: V) {
+        if count == 8 {
+            // Masked stores are slow, and most vectors are whole.
+            // SAFETY: as above.
+            unsafe { store(target, value) };
+            return;
+        }
         let lanes = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
         let mask = _mm256_cmpgt_epi32(_mm256_set1_epi32(count as i32), lanes);
         // SAFETY: masked-off lanes are not accessed.
         unsafe { _mm256_maskstore_epi32(target, mask, value) }
     }
 
-    /// Exact where [`pairs_fit`].
+    #[repr(align(32))]
+    struct Ones(#[allow(dead_code)] [i16; 16]);
+
+    static ONES: Ones = Ones([1; 16]);
+
+    /// Exact where [`pairs_fit`]. Written out, since the compiler regroups sums of several steps, for which twelve sums
+    /// leave it no registers.
     #[target_feature(enable = "avx2")]
     #[inline]
     fn dot_bytes(sum: V, a: V, b: V) -> V {
-        let pairs = _mm256_maddubs_epi16(a, b);
-        _mm256_add_epi32(sum, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)))
+        let mut sum = sum;
+        // SAFETY: the instructions read registers and the constant alone, and the feature is enabled.
+        unsafe {
+            std::arch::asm!(
+                "vpmaddubsw {pairs}, {a}, {b}",
+                "vpmaddwd {pairs}, {pairs}, ymmword ptr [rip + {ones}]",
+                "vpaddd {sum}, {sum}, {pairs}",
+                sum = inout(ymm_reg) sum, a = in(ymm_reg) a, b = in(ymm_reg) b, pairs = out(ymm_reg) _,
+                ones = sym ONES, options(pure, readonly, nostack, preserves_flags)
+            );
+        }
+        sum
     }
 
     /// Largest sum of the positive parts, and least one of the negative parts, of adjacent pairs of bytes.
@@ -197,10 +219,21 @@ mod narrow {
         _mm256_movemask_epi8(_mm256_or_si256(above, below)) == 0
     }
 
+    /// Written out, as [`dot_bytes`].
     #[target_feature(enable = "avx2")]
     #[inline]
     fn dot_words(sum: V, a: V, b: V) -> V {
-        _mm256_add_epi32(sum, _mm256_madd_epi16(a, b))
+        let mut sum = sum;
+        // SAFETY: the instructions work on registers alone, and the feature is enabled.
+        unsafe {
+            std::arch::asm!(
+                "vpmaddwd {products}, {a}, {b}",
+                "vpaddd {sum}, {sum}, {products}",
+                sum = inout(ymm_reg) sum, a = in(ymm_reg) a, b = in(ymm_reg) b, products = out(ymm_reg) _,
+                options(pure, nomem, nostack, preserves_flags)
+            );
+        }
+        sum
     }
 
     /// As the 512-bit form, over halves of a vector.
