@@ -119,6 +119,7 @@ impl Cut {
         }
     }
 
+    #[inline(always)]
     fn start(&self, part: usize) -> usize {
         part * self.size + part.min(self.larger)
     }
