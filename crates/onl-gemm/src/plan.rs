@@ -69,6 +69,8 @@ pub(crate) enum AForm {
 
 /// Panels from which a copy of A into slivers pays.
 const SLIVER_PANELS: usize = 16;
+/// Most steps of k that are as well read in place.
+const SLIVER_DEPTH: usize = 128;
 /// Steps of k in a slice of a B that is transposed while it is packed for few rows: the panel stays in the
 /// first-level cache.
 const TRANSPOSED_SLICE: usize = 128;
@@ -196,7 +198,7 @@ impl Plan {
         let panels = n.div_ceil(width);
         let (place, mut path) = choose_place::<S>(m, n, k, inner_b, config, tier);
         let height = tile_height(place, n, kernels);
-        let a_form = choose_a_form::<S>(place, m, panels, inner_a, kernels);
+        let a_form = choose_a_form::<S>(place, m, k, panels, inner_a, kernels);
         let transposed = place == Place::Packed
             && m <= TRANSPOSED_SLICE_ROWS
             && matches!(inner_b, BForm::Strided { column_stride, .. } if column_stride != 1);
@@ -386,11 +388,13 @@ fn tile_height<T>(place: Place, n: usize, kernels: &Kernels<T>) -> usize {
 fn choose_a_form<S: Storage>(
     place: Place,
     m: usize,
+    k: usize,
     panels: usize,
     a_strides: (usize, usize),
     kernels: &Kernels<S::Compute>,
 ) -> AForm {
     let in_place = S::NATIVE && a_strides.1 == 1;
+
     let panelled = matches!(place, Place::Constant | Place::Packed);
     if place.is_row() && S::NATIVE {
         AForm::InPlace
@@ -398,6 +402,7 @@ fn choose_a_form<S: Storage>(
         && !kernels.sliver.is_empty()
         && m >= kernels.rows()
         && panels >= SLIVER_PANELS
+        && (k > SLIVER_DEPTH || !in_place)
     {
         AForm::Slivers
     } else if in_place {
