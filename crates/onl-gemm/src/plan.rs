@@ -142,6 +142,8 @@ impl Cut {
 struct Parallel {
     units: usize,
     smallest_grain: usize,
+    /// Units of a chunk that make a copy of A, which every chunk begins with, a small part of its work.
+    copying_grain: usize,
     chunks_per_participant: usize,
     minimum_tasks: usize,
     maximum_participants: usize,
@@ -279,6 +281,10 @@ impl Plan {
                     .fmas_per_work_unit
                     .div_ceil(unit_fmas)
                     .clamp(1, units.max(1)),
+                copying_grain: match a_form {
+                    AForm::InPlace => 1,
+                    AForm::Rows | AForm::Slivers => SLIVER_PANELS,
+                },
                 chunks_per_participant: config.chunks_per_participant.max(1),
                 minimum_tasks: config.minimum_tasks,
                 maximum_participants: config.maximum_participants,
@@ -306,6 +312,7 @@ impl Plan {
         let Parallel {
             units,
             smallest_grain,
+            copying_grain,
             chunks_per_participant,
             ..
         } = self.parallel;
@@ -318,6 +325,7 @@ impl Plan {
         } else {
             units
                 .div_ceil(participants.saturating_mul(chunks_per_participant))
+                .max(copying_grain.min(units.div_ceil(participants)))
                 .max(smallest_grain)
         };
         RegionSpec {
