@@ -73,7 +73,7 @@ macro_rules! register_tile {
             #[allow(unused_imports)]
             use super::*;
             use crate::tile::register_tile::step;
-            use crate::tile::{Tile, VECTORS, form, opaque, opaque_distance, prefetch, prefetch_l2, rows};
+            use crate::tile::{Tile, VECTORS, form, opaque, opaque_distance, prefetch, prefetch_next, rows};
 
             /// Squares of a vector's width that hold the rows of a sliver.
             const MOST_SQUARES: usize = 12usize.div_ceil($lanes);
@@ -128,15 +128,15 @@ macro_rules! register_tile {
                     } else {
                         if COUNT > VECTORS { panel_stride = opaque_distance(panel_stride); }
                         if next_lines > 0 {
-                            prefetch_l2(next);
+                            prefetch_next::<{ LANES * SIZE }>(next);
                             if next_lines > 1 {
-                                prefetch_l2(next.wrapping_add(LINE));
+                                prefetch_next::<{ LANES * SIZE }>(next.wrapping_add(LINE));
                                 if next_lines > 2 {
-                                    prefetch_l2(next.wrapping_add(2 * LINE));
-                                    prefetch_l2(next.wrapping_add(3 * LINE));
+                                    prefetch_next::<{ LANES * SIZE }>(next.wrapping_add(2 * LINE));
+                                    prefetch_next::<{ LANES * SIZE }>(next.wrapping_add(3 * LINE));
                                     if next_lines > 4 {
                                         for line in 4..8 {
-                                            prefetch_l2(next.wrapping_add(line * LINE));
+                                            prefetch_next::<{ LANES * SIZE }>(next.wrapping_add(line * LINE));
                                         }
                                     }
                                 }
