@@ -2,7 +2,7 @@
 //!
 //! Every round times the probe and every case once; the best and the median over rounds are printed. Run with
 //! `cargo bench -p onl-gemm --bench quantized [-- FILTER]`; `ONL_BENCH_INSTRUCTIONS` names other instructions than the
-//! best, `ONL_BENCH_ROUNDS` the number of rounds.
+//! best, `ONL_BENCH_ROUNDS` the number of rounds, `ONL_BENCH_WIDE` gives B values of all 8 bits instead of 7.
 
 use onl_cpu::IsaTier;
 use onl_executor::Lanes;
@@ -87,11 +87,20 @@ impl Case {
         instructions: Instructions,
     ) -> Case {
         // Tensors, so that data lie as they do in a session: on cache lines, large ones on huge pages.
-        let fill = |rows: usize, columns: usize| {
-            let elements: Vec<u8> = (0..rows * columns).map(|i| (i * 37 % 251) as u8).collect();
+        let fill = |rows: usize, columns: usize, values: usize, first: u8| {
+            let value = |i: usize| ((i * 37 % values) as u8).wrapping_add(first);
+            let elements: Vec<u8> = (0..rows * columns).map(value).collect();
             Tensor::from_slice(&[rows, columns], &elements).expect("memory for an operand")
         };
-        let (a, b) = (fill(m, k), fill(k, n));
+        let (values, middle) = match std::env::var_os("ONL_BENCH_WIDE") {
+            Some(_) => (251, 125),
+            None => (127, 63),
+        };
+        let zero: u8 = if signed.1 { 0 } else { 128 };
+        let (a, b) = (
+            fill(m, k, 251, 0),
+            fill(k, n, values, zero.wrapping_sub(middle)),
+        );
         let output_type = if requantized {
             ElementType::UInt8
         } else {

@@ -1,18 +1,16 @@
 //! Loops around register tiles.
 
+mod finish;
+mod vector;
+
 use crate::constant::element_bytes;
-use crate::element::Rows;
 use crate::pack::{HalfPanels, Source, Strided, pack_rows, pack_sliver};
 use crate::plan::{AForm, Place};
-use crate::tile::{Finish, Kernels, Tile, TileKernel};
+use crate::tile::{Kernels, Tile, TileKernel};
 use crate::{
-    Activation, Addend, BLOCK, Batch, Compute, Epilogue, Factor, Matrix, Output, Plan, Problem,
-    Storage,
+    Addend, BLOCK, Batch, Compute, Epilogue, Factor, Matrix, Output, Plan, Problem, Storage,
 };
 use std::ops::Range;
-
-/// Columns of an addend that are widened at a time.
-const WIDENED_COLUMNS: usize = 128;
 
 /// The parts of a product: what plan, operands and memory say, with a single column turned into a single row.
 pub(crate) struct Blocks<'a, S: Storage> {
@@ -603,204 +601,6 @@ impl<'a, S: Storage> Blocks<'a, S> {
             let columns = panel.column..panel.column + panel.columns;
             // SAFETY: the sums of these rows and columns are complete and belong to this unit.
             unsafe { self.finish(run, rows, columns, tile.c, tile.c_stride) };
-        }
-    }
-
-    /// Applies the epilogue to finished sums and stores them.
-    ///
-    /// # Safety
-    /// As [`units`](Self::units); `sums` has these rows and columns.
-    #[inline(never)]
-    unsafe fn finish(
-        &self,
-        run: &Run<S>,
-        rows: Range<usize>,
-        columns: Range<usize>,
-        sums: *mut S::Compute,
-        stride: usize,
-    ) {
-        if self.scales && S::NATIVE {
-            // SAFETY: handed on from the caller; storage is the type of accumulation.
-            unsafe { self.finish_part(run, rows.clone(), columns.clone(), sums, stride) };
-        } else if self.scales {
-            for (index, row) in rows.clone().enumerate() {
-                for start in columns.clone().step_by(WIDENED_COLUMNS) {
-                    let part = start..(start + WIDENED_COLUMNS).min(columns.end);
-                    let sums = sums.wrapping_add(index * stride + start - columns.start);
-                    // SAFETY: as above, for a part of one row.
-                    unsafe { self.finish_part(run, row..row + 1, part, sums, stride) };
-                }
-            }
-        }
-        if self.epilogue.activation != Activation::Identity {
-            for index in 0..rows.len() {
-                let row = sums.wrapping_add(index * stride);
-                // SAFETY: the row's columns belong to this unit.
-                let row = unsafe { std::slice::from_raw_parts_mut(row, columns.len()) };
-                S::Compute::activate(self.plan.tier, self.epilogue.activation, row);
-            }
-        }
-        if !S::NATIVE {
-            let target = run
-                .output
-                .wrapping_add(rows.start * self.row_stride + columns.start);
-            // SAFETY: sums and output are two memories; the output's rows and columns belong to this unit.
-            let rows = unsafe {
-                Rows::new(
-                    (sums.cast_const(), stride),
-                    (target, self.row_stride),
-                    rows.len(),
-                    columns.len(),
-                )
-            };
-            S::narrow_rows(self.plan.tier, rows);
-        }
-    }
-
-    /// Scales and adds. Of a type that is widened: one row and at most [`WIDENED_COLUMNS`] columns.
-    ///
-    /// # Safety
-    /// As [`finish`](Self::finish).
-    unsafe fn finish_part(
-        &self,
-        run: &Run<S>,
-        rows: Range<usize>,
-        columns: Range<usize>,
-        sums: *mut S::Compute,
-        stride: usize,
-    ) {
-        let Epilogue {
-            alpha,
-            beta,
-            c,
-            residual,
-            ..
-        } = &self.epilogue;
-        let (mut for_addend, mut for_residual);
-        let widened = |first: usize, elements: &[S], count: usize, buffer: &mut [S::Compute]| {
-            let elements = &elements[first..];
-            if S::NATIVE {
-                elements.as_ptr().cast::<S::Compute>()
-            } else {
-                S::widen_slice(self.plan.tier, &elements[..count], &mut buffer[..count]);
-                buffer.as_ptr()
-            }
-        };
-        let mut finish = Finish {
-            sums,
-            stride,
-            rows: rows.len(),
-            columns: columns.len(),
-            alpha: S::Compute::from_f32(*alpha),
-            beta: S::Compute::from_f32(*beta),
-            addend: std::ptr::null(),
-            addend_row: 0,
-            addend_column: 0,
-            residual: std::ptr::null(),
-            residual_row: 0,
-        };
-        if let Some(c) = c {
-            let first = rows.start * c.row_stride + columns.start * c.column_stride;
-            let count = if c.column_stride == 0 {
-                1
-            } else {
-                columns.len()
-            };
-            for_addend = [S::Compute::ZERO; WIDENED_COLUMNS];
-            finish.addend = widened(first, c.elements, count, &mut for_addend);
-            (finish.addend_row, finish.addend_column) = (c.row_stride, c.column_stride);
-        }
-        if let Some(residual) = residual {
-            let first = run.entry * residual.batch_stride
-                + rows.start * residual.row_stride
-                + columns.start;
-            for_residual = [S::Compute::ZERO; WIDENED_COLUMNS];
-            finish.residual = widened(first, residual.elements, columns.len(), &mut for_residual);
-            finish.residual_row = residual.row_stride;
-        }
-        // SAFETY: the processor has the tier's features; `check` found that addend and residual cover the result.
-        unsafe { (self.kernels.finish)(&finish) };
-    }
-
-    /// One output row straight from rows or columns of B.
-    ///
-    /// # Safety
-    /// As [`units`](Self::units).
-    unsafe fn vector(&self, run: &Run<S>) {
-        let Factor::Matrix(b) = &self.b else {
-            unreachable!("a packed operand has a path of its own");
-        };
-        let columns = run.columns.clone();
-        let b_first_element = b
-            .elements
-            .as_ptr()
-            .wrapping_add(run.b_matrix * b.batch_stride + columns.start * b.column_stride);
-        let b_first = b_first_element.cast::<S::Compute>();
-        let a = run.a.cast::<S::Compute>();
-        let a_stride = self.a.column_stride;
-        // SAFETY: sums are in the output, or in scratch where types differ; the columns belong to this unit, the scratch
-        // has room for them when k has more than one block.
-        let (sums, partial) = unsafe {
-            (
-                std::slice::from_raw_parts_mut(run.sums.start, columns.len()),
-                std::slice::from_raw_parts_mut(
-                    run.partials.start,
-                    if self.k > BLOCK { columns.len() } else { 0 },
-                ),
-            )
-        };
-        sums.fill(S::Compute::ZERO);
-        for start in (0..self.k).step_by(BLOCK) {
-            let depth = BLOCK.min(self.k - start);
-            let (a, b_rows) = (
-                a.wrapping_add(start * a_stride),
-                b_first.wrapping_add(start * b.row_stride),
-            );
-            let chains = if start == 0 {
-                &mut *sums
-            } else {
-                partial.fill(S::Compute::ZERO);
-                &mut *partial
-            };
-            // SAFETY: A and B cover these steps and columns; the processor has the tier's features.
-            unsafe {
-                if let (Some(halves), Some(form)) = (self.kernels.halves, S::HALF) {
-                    let source = run.a.wrapping_add(start * a_stride);
-                    let widened = run.scratch;
-                    pack_rows(
-                        source,
-                        depth,
-                        a_stride,
-                        1,
-                        depth,
-                        widened,
-                        depth,
-                        self.kernels,
-                    );
-                    let b_rows = b_first_element
-                        .wrapping_add(start * b.row_stride)
-                        .cast::<u16>();
-                    (halves[form].continue_row)(widened, depth, b_rows, b.row_stride, chains);
-                } else if self.plan.place == Place::Vector {
-                    (self.kernels.continue_row)(a, a_stride, depth, b_rows, b.row_stride, chains);
-                } else {
-                    let lanes = self.kernels.lanes;
-                    for (group, chains) in chains.chunks_mut(lanes).enumerate() {
-                        let first = b_rows.wrapping_add(group * lanes * b.column_stride);
-                        let continue_columns = self.kernels.continue_columns;
-                        continue_columns(a, a_stride, depth, first, b.column_stride, chains);
-                    }
-                }
-            }
-            if start > 0 {
-                for (sum, &chain) in sums.iter_mut().zip(&*partial) {
-                    *sum = sum.add(chain);
-                }
-            }
-        }
-        if self.finishes {
-            // SAFETY: handed on from the caller.
-            unsafe { self.finish(run, 0..1, columns, run.sums.start, 0) };
         }
     }
 }

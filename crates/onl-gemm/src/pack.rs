@@ -272,6 +272,11 @@ pub(crate) unsafe fn pack_rows<S: Storage>(
     }
 }
 
+/// Steps of k that a sliver widens at a time.
+const SLIVER_STEPS: usize = 128;
+/// Most rows of a sliver that is widened so.
+const MAXIMUM_SLIVER: usize = 12;
+
 /// Copies `rows` rows of `depth` elements of A into a sliver `[k][rows]`.
 ///
 /// # Safety
@@ -289,6 +294,28 @@ pub(crate) unsafe fn pack_sliver<S: Storage>(
     if S::NATIVE && column_stride == 1 {
         // SAFETY: handed on from the caller; storage is the type of accumulation.
         unsafe { (kernels.pack_sliver)(a.cast(), row_stride, rows, depth, target) };
+        return;
+    }
+    if column_stride == 1 && rows <= MAXIMUM_SLIVER {
+        let mut widened = [S::Compute::ZERO; MAXIMUM_SLIVER * SLIVER_STEPS];
+        for k in (0..depth).step_by(SLIVER_STEPS) {
+            let steps = SLIVER_STEPS.min(depth - k);
+            for (row, target) in widened
+                .chunks_exact_mut(SLIVER_STEPS)
+                .take(rows)
+                .enumerate()
+            {
+                // SAFETY: A has this row and the steps.
+                let source = unsafe {
+                    std::slice::from_raw_parts(a.wrapping_add(row * row_stride + k), steps)
+                };
+                S::widen_slice(kernels.tier, source, &mut target[..steps]);
+            }
+            let target = target.wrapping_add(k * rows);
+            // SAFETY: the buffer has the rows and steps; what is written beyond this part of the sliver, the next part
+            // overwrites.
+            unsafe { (kernels.pack_sliver)(widened.as_ptr(), SLIVER_STEPS, rows, steps, target) };
+        }
         return;
     }
     for k in 0..depth {

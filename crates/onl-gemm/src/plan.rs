@@ -69,6 +69,8 @@ pub(crate) enum AForm {
 
 /// Panels from which a copy of A into slivers pays.
 const SLIVER_PANELS: usize = 16;
+/// Most steps of k that are as well read in place.
+const SLIVER_DEPTH: usize = 128;
 /// Steps of k in a slice of a B that is transposed while it is packed for few rows: the panel stays in the
 /// first-level cache.
 const TRANSPOSED_SLICE: usize = 128;
@@ -119,6 +121,7 @@ impl Cut {
         }
     }
 
+    #[inline(always)]
     fn start(&self, part: usize) -> usize {
         part * self.size + part.min(self.larger)
     }
@@ -139,6 +142,8 @@ impl Cut {
 struct Parallel {
     units: usize,
     smallest_grain: usize,
+    /// Units of a chunk that make a copy of A, which every chunk begins with, a small part of its work.
+    copying_grain: usize,
     chunks_per_participant: usize,
     minimum_tasks: usize,
     maximum_participants: usize,
@@ -195,7 +200,7 @@ impl Plan {
         let panels = n.div_ceil(width);
         let (place, mut path) = choose_place::<S>(m, n, k, inner_b, config, tier);
         let height = tile_height(place, n, kernels);
-        let a_form = choose_a_form::<S>(place, m, panels, inner_a, kernels);
+        let a_form = choose_a_form::<S>(place, m, k, panels, inner_a, kernels);
         let transposed = place == Place::Packed
             && m <= TRANSPOSED_SLICE_ROWS
             && matches!(inner_b, BForm::Strided { column_stride, .. } if column_stride != 1);
@@ -276,6 +281,10 @@ impl Plan {
                     .fmas_per_work_unit
                     .div_ceil(unit_fmas)
                     .clamp(1, units.max(1)),
+                copying_grain: match a_form {
+                    AForm::InPlace => 1,
+                    AForm::Rows | AForm::Slivers => SLIVER_PANELS,
+                },
                 chunks_per_participant: config.chunks_per_participant.max(1),
                 minimum_tasks: config.minimum_tasks,
                 maximum_participants: config.maximum_participants,
@@ -303,6 +312,7 @@ impl Plan {
         let Parallel {
             units,
             smallest_grain,
+            copying_grain,
             chunks_per_participant,
             ..
         } = self.parallel;
@@ -315,6 +325,7 @@ impl Plan {
         } else {
             units
                 .div_ceil(participants.saturating_mul(chunks_per_participant))
+                .max(copying_grain.min(units.div_ceil(participants)))
                 .max(smallest_grain)
         };
         RegionSpec {
@@ -385,11 +396,13 @@ fn tile_height<T>(place: Place, n: usize, kernels: &Kernels<T>) -> usize {
 fn choose_a_form<S: Storage>(
     place: Place,
     m: usize,
+    k: usize,
     panels: usize,
     a_strides: (usize, usize),
     kernels: &Kernels<S::Compute>,
 ) -> AForm {
     let in_place = S::NATIVE && a_strides.1 == 1;
+
     let panelled = matches!(place, Place::Constant | Place::Packed);
     if place.is_row() && S::NATIVE {
         AForm::InPlace
@@ -397,6 +410,7 @@ fn choose_a_form<S: Storage>(
         && !kernels.sliver.is_empty()
         && m >= kernels.rows()
         && panels >= SLIVER_PANELS
+        && (k > SLIVER_DEPTH || !in_place)
     {
         AForm::Slivers
     } else if in_place {

@@ -249,9 +249,14 @@ fn prefetch<T>(pointer: *const T) {
     let _ = pointer;
 }
 
-/// As [`prefetch`], into the second-level cache.
+/// As [`prefetch`], for the panel that comes next: into the second-level cache, but where vectors have 32 bytes. Panels
+/// are half as large there, and processors of this kind take longer over such requests when the line is near already.
 #[inline(always)]
-fn prefetch_l2(pointer: *const u8) {
+fn prefetch_next<const VECTOR_BYTES: usize>(pointer: *const u8) {
+    if VECTOR_BYTES == 32 {
+        prefetch(pointer);
+        return;
+    }
     #[cfg(target_arch = "x86_64")]
     // SAFETY: a prefetch does not access memory architecturally.
     unsafe {

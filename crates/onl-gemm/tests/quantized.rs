@@ -349,6 +349,58 @@ fn extreme_sums_wrap_around() {
     }
 }
 
+/// Strips of B that bytes multiply exactly stand beside strips that they do not, and pairs at the limit beside pairs
+/// beyond it.
+#[test]
+fn pairs_at_the_limit_of_16_bits_give_the_integers() {
+    let limits: [(i8, i8); 8] = [
+        (64, 64),
+        (-64, -64),
+        (127, 1),
+        (-128, 0),
+        (65, 64),
+        (-64, -65),
+        (127, 127),
+        (-128, -1),
+    ];
+    let mut seed = 500;
+    for signed in SIGNS {
+        for (first, second) in limits {
+            for column in [0, 40, 95] {
+                for k in [2, 7, 34] {
+                    for (constant, config) in forms() {
+                        seed += 1;
+                        let case = Case {
+                            m: 8,
+                            n: 97,
+                            k,
+                            matrices: (1, 2),
+                            signed,
+                            zero_points: (1, 2),
+                            transposed: (k == 7, false),
+                            constant,
+                        };
+                        let mut data = Data::new(case, seed);
+                        let center = if signed.1 { 0 } else { 128 };
+                        data.a.fill(if signed.0 { 127 } else { 255 });
+                        for byte in &mut data.b {
+                            *byte = (*byte % 128).wrapping_sub(64).wrapping_add(center);
+                        }
+                        let pair = (k - 2) / 2 * 2;
+                        for (step, value) in [first, second].into_iter().enumerate() {
+                            let index = (pair + step) * case.n + column;
+                            data.b[index] = (value as u8).wrapping_add(center);
+                        }
+                        for instructions in Instructions::available() {
+                            data.check(&config, instructions, Lanes::serial());
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
 /// The specification, one element at a time.
 fn requantized(sum: i64, a: f32, b: f32, y: f32, zero_point: i32, signed: bool) -> u8 {
     let value = sum as i32 as f32 * (a * b / y);

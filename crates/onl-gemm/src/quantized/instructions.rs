@@ -11,7 +11,8 @@ pub enum Instructions {
     Neon,
     /// AArch64 dot products of bytes (`sdot`, `udot`).
     NeonDot,
-    /// 256-bit `vpmaddwd` over 16-bit integers, which cannot saturate.
+    /// 256-bit `vpmaddubsw` over strips of B whose products with every A fit into 16 bits; over others `vpmaddwd` of
+    /// 16-bit integers, which cannot saturate.
     Avx2,
     /// 256-bit `vpdpbusd` (AVX-VNNI).
     AvxVnni,
@@ -73,13 +74,18 @@ impl Instructions {
             .unwrap_or_else(|| panic!("{self} instructions belong to another architecture"))
     }
 
+    /// Bodies for strips of B that [`kernels`](Self::kernels) would not multiply exactly, if there can be any.
+    pub(super) fn wide_kernels(self) -> Option<&'static Kernels> {
+        tile::wide_kernels(self)
+    }
+
     /// Multiply-adds in a nanosecond, coarsely: for the decision whether parked lanes are worth waking.
     pub(super) fn fmas_per_nanosecond(self) -> u64 {
         match self {
             Instructions::Scalar => 1,
             Instructions::Neon => 20,
             Instructions::NeonDot => 80,
-            Instructions::Avx2 => 45,
+            Instructions::Avx2 => 70,
             Instructions::AvxVnni => 130,
             Instructions::Avx512 => 80,
             Instructions::Avx512Vnni => 250,

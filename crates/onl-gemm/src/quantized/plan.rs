@@ -1,4 +1,4 @@
-use super::pack::groups;
+use super::pack::{groups, largest_groups};
 use super::tile::{Kernels, MAXIMUM_ROWS};
 use super::{Instructions, QuantizedConfig, QuantizedPath};
 use onl_executor::RegionSpec;
@@ -25,6 +25,8 @@ pub struct QuantizedShape {
     pub b_constant: bool,
     /// Whether elements of a row of B are adjacent.
     pub b_contiguous: bool,
+    /// Whether B may have strips that the instructions multiply as bytes, and strips that they do not.
+    pub b_widths: (bool, bool),
     /// Whether the results are bytes.
     pub requantized: bool,
 }
@@ -53,9 +55,14 @@ pub struct QuantizedPlan {
     pub(super) shape: QuantizedShape,
     pub(super) instructions: Instructions,
     pub(super) source: Source,
+    /// Whether A is copied in the form of the instructions.
     pub(super) copy_a: bool,
+    /// Whether A is copied in the form of their wide kernels.
+    pub(super) copy_wide_a: bool,
     /// Groups of k, the last one perhaps not full.
     pub(super) groups: usize,
+    /// The same of wide kernels.
+    pub(super) wide_groups: usize,
     pub(super) strips: usize,
     pub(super) column_blocks: usize,
     pub(super) row_tiles: usize,
@@ -83,6 +90,10 @@ struct RegionData {
 pub(super) struct SharedScratch {
     /// Bytes from one copied row of A to the next.
     pub a_stride: usize,
+    /// Where copies for wide kernels begin.
+    pub wide_a: usize,
+    /// Bytes from one of their rows to the next.
+    pub wide_a_stride: usize,
     /// Row terms: three arrays of one `i32` a row.
     pub terms: usize,
     pub total: usize,
@@ -100,6 +111,10 @@ pub(super) struct LaneScratch {
     /// Sums of a register tile, or of the rows of a unit over B in place.
     pub sums: usize,
     pub b: usize,
+    /// 32-bit words from one packed strip to the next.
+    pub strip: usize,
+    /// Whether a packed strip is wide, one `i32` each.
+    pub wide: usize,
     pub total: usize,
 }
 
@@ -119,9 +134,15 @@ impl QuantizedPlan {
             (shape.m, shape.n, shape.k)
         };
         let (source, path) = choose_source(&shape, config);
-        let copy_a = source == Source::InPlace
-            || !shape.a_contiguous
-            || !kernels.a_form.is_native(shape.a_signed);
+        // A B in place is multiplied as it may be at worst.
+        let wide = instructions.wide_kernels();
+        let in_place = source == Source::InPlace;
+        let uses_narrow = wide.is_none() || !in_place && shape.b_widths.0;
+        let copy_wide_a = wide.is_some() && (in_place || shape.b_widths.1);
+        let copy_a = uses_narrow
+            && (in_place || !shape.a_contiguous || !kernels.a_form.is_native(shape.a_signed));
+        let wide_groups = wide.map_or(0, |wide| groups(k, wide));
+        let most_groups = largest_groups(k, instructions, shape.a_signed);
         let groups = groups(k, kernels);
 
         let strips = n.div_ceil(kernels.strip());
@@ -178,21 +199,37 @@ impl QuantizedPlan {
             instructions,
             source,
             copy_a,
+            copy_wide_a,
             groups,
+            wide_groups,
             strips,
             column_blocks,
             row_tiles,
             row_groups,
             tiles_per_block,
-            shared: SharedScratch::new(copy_a, a_rows, groups),
-            scratch: LaneScratch::new(source, kernels, unit_columns, groups, shape.requantized),
+            shared: SharedScratch::new(
+                a_rows,
+                if copy_a { groups } else { 0 },
+                if copy_wide_a { wide_groups } else { 0 },
+            ),
+            scratch: LaneScratch::new(
+                source,
+                kernels,
+                unit_columns,
+                most_groups,
+                shape.requantized,
+            ),
             rows: RegionData {
                 total: a_rows,
                 grain: row_grain,
                 minimum_total: minimum(row_grain),
                 max_participants: config.maximum_participants,
                 serial_ns: (a_rows as u64).saturating_mul(k as u64) / 16,
-                path: if copy_a { "copied" } else { "summed" },
+                path: if copy_a || copy_wide_a {
+                    "copied"
+                } else {
+                    "summed"
+                },
                 tiles: 0,
             },
             product: RegionData {
@@ -270,17 +307,20 @@ fn whole_lines(bytes: usize) -> usize {
 }
 
 impl SharedScratch {
-    fn new(copy_a: bool, rows: usize, groups: usize) -> SharedScratch {
+    /// Scratch for rows of so many groups, and of so many wide ones.
+    fn new(rows: usize, groups: usize, wide_groups: usize) -> SharedScratch {
         // One line more keeps rows out of the same sets of a first-level cache.
-        let a_stride = whole_lines(4 * groups) + CACHE_LINE;
-        let copy = if copy_a {
-            a_stride.saturating_mul(rows)
-        } else {
-            0
+        let stride = |groups| match groups {
+            0 => 0,
+            _ => whole_lines(4 * groups) + CACHE_LINE,
         };
-        let terms = whole_lines(copy);
+        let (a_stride, wide_a_stride) = (stride(groups), stride(wide_groups));
+        let wide_a = a_stride.saturating_mul(rows);
+        let terms = wide_a.saturating_add(wide_a_stride.saturating_mul(rows));
         SharedScratch {
             a_stride,
+            wide_a,
+            wide_a_stride,
             terms,
             total: whole_lines(terms.saturating_add(rows.saturating_mul(12))),
         }
@@ -309,7 +349,9 @@ impl LaneScratch {
             sums: 4 * array,
             ..LaneScratch::default()
         };
-        scratch.b = scratch.sums + whole_lines(4 * sums);
+        scratch.wide = scratch.sums + whole_lines(4 * sums);
+        scratch.b = scratch.wide + array;
+        scratch.strip = kernels.strip().saturating_mul(groups);
         let b = match source {
             Source::Packed => columns.saturating_mul(groups).saturating_mul(4),
             _ => 0,

@@ -151,6 +151,10 @@ impl QuantizedProblem<'_> {
                 QuantizedFactor::Packed(_) => true,
                 QuantizedFactor::Matrix(b) => b.bytes.column_stride == 1,
             },
+            b_widths: match self.b {
+                QuantizedFactor::Packed(packed) => packed.widths(),
+                QuantizedFactor::Matrix(_) => (true, true),
+            },
             requantized,
         }
     }

@@ -1,7 +1,7 @@
-use super::pack::pack_strips;
+use super::pack::pack_strip;
 use super::plan::Source;
 use super::requantize::{Rounding, RowScale};
-use super::tile::{Kernels, MAXIMUM_ROWS, Starts, Strip, Tile};
+use super::tile::{Kernels, MAXIMUM_ROWS, PANELS, Starts, Strip, Tile};
 use super::{
     QuantizedFactor, QuantizedMatrix, QuantizedOutput, QuantizedPlan, QuantizedProblem,
     Requantization,
@@ -68,10 +68,11 @@ pub fn quantized_product(
         plan,
         problem,
         kernels,
+        wide_kernels: plan.instructions.wide_kernels(),
         a_zero_point,
         b_zero_point,
         b_offset,
-        row_terms: plan.copy_a || b_zero_point != Some(0) || a_zero_point.is_none(),
+        row_terms: b_zero_point != Some(0) || a_zero_point.is_none(),
         factored: has_sums && (a_zero_point.is_none() || b_zero_point.is_none()),
         sums,
         bytes,
@@ -82,7 +83,7 @@ pub fn quantized_product(
         requantization,
         workspace: workspace.as_mut_ptr(),
     };
-    if product.row_terms {
+    if plan.copy_a || plan.copy_wide_a || product.row_terms {
         lanes.region(&QUANTIZED_ROWS_REGION, plan.rows_region(), |chunk| {
             for row in chunk.range {
                 // SAFETY: `check` proved that A reaches as far as its rows; each row has parts of the scratch of its own.
@@ -160,6 +161,7 @@ struct Product<'a> {
     plan: &'a QuantizedPlan,
     problem: &'a QuantizedProblem<'a>,
     kernels: &'static Kernels,
+    wide_kernels: Option<&'static Kernels>,
     /// Zero point of A in the form of the instructions, if all rows have the same.
     a_zero_point: Option<i32>,
     /// Zero point of B in the form of the instructions, if all columns have the same.
@@ -187,9 +189,22 @@ static NO_TERMS: [i32; MAXIMUM_ROWS] = [0; MAXIMUM_ROWS];
 struct Columns {
     b_matrix: usize,
     block: usize,
-    /// Panels of the block.
-    panels: *const i32,
     column_sums: *const i32,
+}
+
+/// What register tiles of one width read of A.
+struct Rows {
+    kernels: &'static Kernels,
+    /// First row.
+    a: *const u8,
+    /// Bytes from one row to the next.
+    stride: usize,
+    /// Whole groups of a row.
+    groups: usize,
+    /// Elements of a last group that is not whole.
+    tail: usize,
+    /// Groups of a panel.
+    panel_groups: usize,
 }
 
 impl Product<'_> {
@@ -217,21 +232,39 @@ impl Product<'_> {
                 .wrapping_mul(a.batch_stride)
                 .wrapping_add(row % m * a.row_stride),
         );
-        let stride = plan.shared.a_stride;
-        let target = self.workspace.wrapping_add(row * stride);
-        // SAFETY: the row has k elements at these distances, its copy room for all groups.
-        let sum = unsafe {
-            if !plan.copy_a {
-                (self.kernels.row_sum)(from_raw_parts(source, k), signed)
-            } else {
-                let target = from_raw_parts_mut(target, 4 * plan.groups);
+        let layout = &plan.shared;
+        let copies = [
+            (
+                plan.copy_a.then_some(self.kernels),
+                row * layout.a_stride,
+                plan.groups,
+            ),
+            (
+                self.wide_kernels.filter(|_| plan.copy_wide_a),
+                layout.wide_a + row * layout.wide_a_stride,
+                plan.wide_groups,
+            ),
+        ];
+        // Where all of B has the zero point 0, terms do without the sum.
+        let mut sum = 0i32;
+        let mut summed = self.b_zero_point == Some(0);
+        for (kernels, offset, groups) in copies {
+            let Some(kernels) = kernels else { continue };
+            // SAFETY: the row has k elements at these distances, its copies room for all groups.
+            unsafe {
+                let target = from_raw_parts_mut(self.workspace.wrapping_add(offset), 4 * groups);
                 if a.column_stride == 1 || k == 0 {
-                    (self.kernels.copy_row)(from_raw_parts(source, k), signed, target)
+                    (kernels.copy_row)(from_raw_parts(source, k), signed, target);
                 } else {
-                    self.gather_row(source, a.column_stride, target)
+                    sum = self.gather_row(kernels, source, a.column_stride, target);
+                    summed = true;
                 }
             }
-        };
+        }
+        if !summed {
+            // SAFETY: as above; a row whose elements are not adjacent was copied.
+            sum = unsafe { (self.kernels.row_sum)(from_raw_parts(source, k), signed) };
+        }
         let a_zero_point = self.problem.a_zero_points.at(row) + self.kernels.a_form.offset(signed);
         let rest = sum.wrapping_sub((k as i32).wrapping_mul(a_zero_point));
         let [starts, a_factors, b_factors] = self.terms();
@@ -244,13 +277,19 @@ impl Product<'_> {
         }
     }
 
-    /// Copies a row whose elements are not adjacent, in pieces.
+    /// Copies a row whose elements are not adjacent, in pieces, and returns their sum in A's form.
     ///
     /// # Safety
     /// The row has k elements at this distance.
-    unsafe fn gather_row(&self, source: *const u8, distance: usize, target: &mut [u8]) -> i32 {
+    unsafe fn gather_row(
+        &self,
+        kernels: &Kernels,
+        source: *const u8,
+        distance: usize,
+        target: &mut [u8],
+    ) -> i32 {
         const PIECE: usize = 64;
-        let form = self.kernels.a_form;
+        let form = kernels.a_form;
         let k = self.plan.shape.k;
         let mut sum = 0i32;
         for start in (0..k).step_by(PIECE) {
@@ -266,9 +305,12 @@ impl Product<'_> {
                 (start + length) * form.bytes()
             };
             let target = &mut target[start * form.bytes()..end];
+            let (piece, signed) = (&piece[..length], self.problem.a.signed);
             // SAFETY: the kernels' features are there.
-            let part =
-                unsafe { (self.kernels.copy_row)(&piece[..length], self.problem.a.signed, target) };
+            let part = unsafe {
+                (kernels.copy_row)(piece, signed, target);
+                (kernels.row_sum)(piece, signed)
+            };
             sum = sum.wrapping_add(part);
         }
         sum
@@ -329,21 +371,31 @@ impl Product<'_> {
         let (n, k) = (plan.shape.n, plan.shape.k);
         let layout = &plan.scratch;
         let array = |offset: usize| scratch.wrapping_add(offset).cast::<i32>();
-        let (panels, column_sums) = match &self.problem.b {
-            QuantizedFactor::Packed(packed) => {
-                let (panels, sums) = packed.matrix(b_matrix);
-                (
-                    panels.wrapping_add(strips.start * kernels.strip() * plan.groups),
-                    sums.wrapping_add(strips.start * kernels.strip()),
-                )
-            }
+        let column_sums = match &self.problem.b {
+            QuantizedFactor::Packed(packed) => packed
+                .column_sums(b_matrix)
+                .wrapping_add(strips.start * kernels.strip()),
             QuantizedFactor::Matrix(b) if plan.source == Source::Packed => {
-                let (panels, sums) = (array(layout.b), array(layout.column_sums));
-                // SAFETY: B has these columns; the scratch has room for the block.
-                unsafe { pack_strips(b, b_matrix, k, n, strips.clone(), kernels, panels, sums) };
-                (panels.cast_const(), sums.cast_const())
+                let sums = array(layout.column_sums);
+                for (index, strip) in strips.clone().enumerate() {
+                    // SAFETY: B has these columns; the scratch has room for the block.
+                    unsafe {
+                        let wide = pack_strip(
+                            b,
+                            b_matrix,
+                            k,
+                            n,
+                            strip,
+                            (plan.instructions, plan.shape.a_signed),
+                            array(layout.b).wrapping_add(index * layout.strip),
+                            sums.wrapping_add(index * kernels.strip()),
+                        );
+                        *array(layout.wide).wrapping_add(index) = i32::from(wide);
+                    }
+                }
+                sums.cast_const()
             }
-            QuantizedFactor::Matrix(_) => (std::ptr::null(), std::ptr::null()),
+            QuantizedFactor::Matrix(_) => std::ptr::null(),
         };
         let first = strips.start * kernels.strip();
         let width = strips.len() * kernels.strip();
@@ -397,8 +449,45 @@ impl Product<'_> {
         Columns {
             b_matrix,
             block,
-            panels,
             column_sums,
+        }
+    }
+
+    /// Rows of a matrix of A for tiles over strips of either width.
+    fn rows(&self, a_matrix: usize, wide: bool) -> Rows {
+        let plan = self.plan;
+        let (m, k, layout) = (plan.shape.m, plan.shape.k, &plan.shared);
+        let copied = |kernels, offset: usize, stride, groups| Rows {
+            kernels,
+            a: self
+                .workspace
+                .wrapping_add(offset + a_matrix * m * stride)
+                .cast_const(),
+            stride,
+            groups,
+            tail: 0,
+            panel_groups: groups,
+        };
+        match self.wide_kernels {
+            Some(kernels) if wide => copied(
+                kernels,
+                layout.wide_a,
+                layout.wide_a_stride,
+                plan.wide_groups,
+            ),
+            _ if plan.copy_a => copied(self.kernels, 0, layout.a_stride, plan.groups),
+            _ => {
+                let a = &self.problem.a.bytes;
+                let group = self.kernels.a_form.group();
+                Rows {
+                    kernels: self.kernels,
+                    a: a.elements.as_ptr().wrapping_add(a_matrix * a.batch_stride),
+                    stride: a.row_stride,
+                    groups: k / group,
+                    tail: k % group,
+                    panel_groups: plan.groups,
+                }
+            }
         }
     }
 
@@ -416,28 +505,18 @@ impl Product<'_> {
         scratch: *mut u8,
     ) {
         let (plan, kernels) = (self.plan, self.kernels);
-        let (m, n, k) = (plan.shape.m, plan.shape.n, plan.shape.k);
+        let (m, n) = (plan.shape.m, plan.shape.n);
         let layout = &plan.scratch;
         let array = |offset: usize| scratch.wrapping_add(offset).cast::<i32>();
-        let (a, a_stride) = if plan.copy_a {
-            let stride = plan.shared.a_stride;
-            (
-                self.workspace
-                    .wrapping_add(a_matrix * m * stride)
-                    .cast_const(),
-                stride,
-            )
-        } else {
-            let a = &self.problem.a.bytes;
-            (
-                a.elements.as_ptr().wrapping_add(a_matrix * a.batch_stride),
-                a.row_stride,
-            )
-        };
-        let (groups, tail) = if plan.copy_a {
-            (plan.groups, 0)
-        } else {
-            (k / kernels.a_form.group(), k % kernels.a_form.group())
+        let of_width = [false, true].map(|wide| self.rows(a_matrix, wide));
+        let strip_at = |index: usize| match &self.problem.b {
+            QuantizedFactor::Packed(packed) => packed.strip(columns.b_matrix, strips.start + index),
+            QuantizedFactor::Matrix(_) => {
+                // SAFETY: the strips of the block are packed.
+                let wide = unsafe { *array(layout.wide).wrapping_add(index) } != 0;
+                let strip = array(layout.b).wrapping_add(index * layout.strip);
+                (strip.cast_const(), wide)
+            }
         };
         let terms = self.terms();
         let panel = kernels.panel();
@@ -445,7 +524,6 @@ impl Product<'_> {
         let end_column = (strips.end * kernels.strip()).min(n);
         let panels = (end_column - first_column).div_ceil(panel);
         let blocks = tiles.len().div_ceil(plan.tiles_per_block);
-        let panel_lines = (panel * plan.groups).div_ceil(16);
         for block in 0..blocks {
             let block = Cut::in_parts(tiles.len(), blocks).part(block);
             let prefetch_lines = if plan.source == Source::Constant {
@@ -458,7 +536,17 @@ impl Product<'_> {
                 let column = first_column + offset;
                 let live = panel.min(end_column - column);
                 let vectors = live.div_ceil(kernels.lanes);
-                let b = columns.panels.wrapping_add(offset * plan.groups);
+                let (strip, wide) = strip_at(index / PANELS);
+                let &Rows {
+                    kernels,
+                    a,
+                    stride: a_stride,
+                    groups,
+                    tail,
+                    panel_groups,
+                } = &of_width[usize::from(wide)];
+                let panel_words = panel * panel_groups;
+                let b = strip.wrapping_add(index % PANELS * panel_words);
                 for (turn, tile) in block.clone().enumerate() {
                     let rows = plan.tile_rows(tiles.start + tile);
                     let row = a_matrix * m + rows.start;
@@ -499,8 +587,8 @@ impl Product<'_> {
                         c,
                         c_stride,
                         last_lanes: live - (vectors - 1) * kernels.lanes,
-                        next: b.wrapping_add(panel * plan.groups + 16 * fetched).cast(),
-                        next_lines: if fetched < panel_lines {
+                        next: b.wrapping_add(panel_words + 16 * fetched).cast(),
+                        next_lines: if fetched < panel_words.div_ceil(16) {
                             prefetch_lines
                         } else {
                             0
@@ -537,7 +625,14 @@ impl Product<'_> {
         rows: Range<usize>,
         scratch: *mut u8,
     ) {
-        let (plan, kernels) = (self.plan, self.kernels);
+        let plan = self.plan;
+        let Rows {
+            kernels,
+            a,
+            stride: a_stride,
+            groups,
+            ..
+        } = self.rows(a_matrix, true);
         let (m, n, k) = (plan.shape.m, plan.shape.n, plan.shape.k);
         let QuantizedFactor::Matrix(QuantizedMatrix { bytes: b, signed }) = &self.problem.b else {
             return;
@@ -549,13 +644,10 @@ impl Product<'_> {
         let sums = array(layout.sums);
         // SAFETY: the scratch has sums for the rows of a tile and the column sums.
         unsafe { from_raw_parts_mut(sums, (rows.len() + 1) * stride) }.fill(0);
-        let a_stride = plan.shared.a_stride;
-        let a = self
-            .workspace
-            .wrapping_add((a_matrix * m + rows.start) * a_stride);
+        let a = a.wrapping_add(rows.start * a_stride);
         let source = b.elements.as_ptr().wrapping_add(b_matrix * b.batch_stride);
         let group = kernels.b_form.group();
-        for first_group in (0..plan.groups).step_by(GROUPS_PER_PASS) {
+        for first_group in (0..groups).step_by(GROUPS_PER_PASS) {
             let first_row = first_group * group;
             for offset in (0..width).step_by(kernels.strip()) {
                 let column = first_column + offset;

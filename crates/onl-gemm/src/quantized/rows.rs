@@ -25,6 +25,12 @@ pub(super) fn copy_row(source: &[u8], signed: bool, form: Form, target: &mut [u8
     let (row, rest) = target.split_at_mut(used);
     rest.fill(0);
     match form {
+        Form::UnsignedWords => {
+            let flip = form.flip(signed);
+            for (target, &x) in row.chunks_exact_mut(2).zip(source) {
+                target.copy_from_slice(&u16::from(x ^ flip).to_le_bytes());
+            }
+        }
         Form::Words => {
             for (target, &x) in row.chunks_exact_mut(2).zip(source) {
                 let wide = if signed {

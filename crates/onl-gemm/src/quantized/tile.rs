@@ -16,8 +16,10 @@ use super::requantize::{Rounding, RowScale};
 
 /// Vectors of a panel of B.
 pub(super) const VECTORS: usize = 2;
-/// Vectors of a strip, which is read from rows of B at once: two panels.
-pub(super) const STRIP_VECTORS: usize = 2 * VECTORS;
+/// Panels of a strip, which is read from rows of B at once.
+pub(super) const PANELS: usize = 2;
+/// Vectors of a strip.
+pub(super) const STRIP_VECTORS: usize = PANELS * VECTORS;
 /// Most 32-bit lanes of a strip.
 pub(super) const MAXIMUM_STRIP: usize = STRIP_VECTORS * 16;
 /// Most rows of a register tile.
@@ -32,13 +34,18 @@ pub(super) enum Form {
     Signed,
     /// Two `i16`.
     Words,
+    /// Two values of [`Unsigned`](Form::Unsigned) as `i16`.
+    UnsignedWords,
+    /// Two values of [`Signed`](Form::Signed) as `i16`.
+    SignedWords,
 }
 
 impl Form {
-    /// Bits that turn a byte of an operand into this form, for the forms of bytes.
+    /// Bits that turn a byte of an operand into the byte of this form.
     pub const fn flip(self, signed: bool) -> u8 {
         match (self, signed) {
-            (Form::Unsigned, true) | (Form::Signed, false) => 0x80,
+            (Form::Unsigned | Form::UnsignedWords, true)
+            | (Form::Signed | Form::SignedWords, false) => 0x80,
             _ => 0,
         }
     }
@@ -46,8 +53,8 @@ impl Form {
     /// What the form adds to an element, and so to its zero point.
     pub const fn offset(self, signed: bool) -> i32 {
         match (self, signed) {
-            (Form::Unsigned, true) => 128,
-            (Form::Signed, false) => -128,
+            (Form::Unsigned | Form::UnsignedWords, true) => 128,
+            (Form::Signed | Form::SignedWords, false) => -128,
             _ => 0,
         }
     }
@@ -63,7 +70,7 @@ impl Form {
     /// Bytes of an element.
     pub const fn bytes(self) -> usize {
         match self {
-            Form::Words => 2,
+            Form::Words | Form::UnsignedWords | Form::SignedWords => 2,
             _ => 1,
         }
     }
@@ -75,8 +82,8 @@ impl Form {
 
     /// A group of ones.
     pub const fn ones(self) -> u32 {
-        match self {
-            Form::Words => 0x0001_0001,
+        match self.bytes() {
+            2 => 0x0001_0001,
             _ => 0x0101_0101,
         }
     }
@@ -86,6 +93,8 @@ impl Form {
         match self {
             Form::Words if signed => (0x0080_0080, 0),
             Form::Words => (0, 0),
+            // The interleaving subtracts 128 afterwards, so here signed bytes are flipped.
+            Form::SignedWords => (0x0080_0080 * signed as u32, self.flip(signed)),
             _ => (self.flip(signed) as u32 * 0x0101_0101, self.flip(signed)),
         }
     }
@@ -185,17 +194,18 @@ pub(super) struct Kernels {
     /// Products with rows of B in memory: `strips[height - 1]`.
     pub strips: &'static [StripKernel],
     /// Packs a strip into two adjacent panels and adds up its columns. Of [`Strip`] it reads what concerns B, and
-    /// the place of the column sums; the last argument is the first panel.
+    /// the place of the column sums; the last argument is the first panel. Returns whether the instructions multiply
+    /// every A by this strip exactly.
     ///
     /// # Safety
     /// As of [`StripKernel`]; the panels hold all groups.
-    pub pack_strip: unsafe fn(&Strip, *mut i32),
-    /// Copies a row of A, given whether it is signed, into whole groups and returns the sum of its elements in A's form.
+    pub pack_strip: unsafe fn(&Strip, *mut i32) -> bool,
+    /// Copies a row of A, given whether it is signed, into whole groups.
     ///
     /// # Safety
     /// The processor has the kernels' features.
-    pub copy_row: unsafe fn(&[u8], bool, &mut [u8]) -> i32,
-    /// The sum alone.
+    pub copy_row: unsafe fn(&[u8], bool, &mut [u8]),
+    /// The sum of a row's elements in A's form.
     ///
     /// # Safety
     /// The processor has the kernels' features.
@@ -235,7 +245,7 @@ pub(super) fn kernels(instructions: Instructions, a_signed: bool) -> Option<&'st
     match instructions {
         Instructions::Scalar => Some(&scalar::SCALAR),
         #[cfg(target_arch = "x86_64")]
-        Instructions::Avx2 => Some(&x86::AVX2),
+        Instructions::Avx2 => Some(&x86::AVX2_BYTES),
         #[cfg(target_arch = "x86_64")]
         Instructions::AvxVnni => Some(&x86::AVX_VNNI),
         #[cfg(target_arch = "x86_64")]
@@ -251,6 +261,28 @@ pub(super) fn kernels(instructions: Instructions, a_signed: bool) -> Option<&'st
         #[allow(unreachable_patterns)]
         _ => None,
     }
+}
+
+/// The bodies for strips that those of [`kernels`] cannot multiply exactly, if there are such strips. Forms differ from
+/// theirs in width alone, and vectors, heights and strips not at all.
+pub(super) fn wide_kernels(instructions: Instructions) -> Option<&'static Kernels> {
+    match instructions {
+        #[cfg(target_arch = "x86_64")]
+        Instructions::Avx2 => Some(&x86::AVX2_WORDS),
+        _ => None,
+    }
+}
+
+/// Bounds of a strip that are of no interest.
+#[inline(always)]
+fn unwatched<V>(bounds: [V; 2], _: V) -> [V; 2] {
+    bounds
+}
+
+/// Of a strip that is multiplied exactly whatever it holds.
+#[inline(always)]
+fn always<V>(_: [V; 2]) -> bool {
+    true
 }
 
 /// Brings a cache line near; the address need not be valid.

@@ -73,7 +73,10 @@ macro_rules! register_tile {
             #[allow(unused_imports)]
             use super::*;
             use crate::tile::register_tile::step;
-            use crate::tile::{Tile, VECTORS, form, opaque, opaque_distance, prefetch, prefetch_l2, rows};
+            use crate::tile::{Tile, VECTORS, form, opaque, opaque_distance, prefetch, prefetch_next, rows};
+
+            /// Squares of a vector's width that hold the rows of a sliver.
+            const MOST_SQUARES: usize = 12usize.div_ceil($lanes);
 
             /// See [`TileKernel`](crate::tile::TileKernel) for the contract.
             $(#[target_feature(enable = $feature)])?
@@ -125,15 +128,15 @@ macro_rules! register_tile {
                     } else {
                         if COUNT > VECTORS { panel_stride = opaque_distance(panel_stride); }
                         if next_lines > 0 {
-                            prefetch_l2(next);
+                            prefetch_next::<{ LANES * SIZE }>(next);
                             if next_lines > 1 {
-                                prefetch_l2(next.wrapping_add(LINE));
+                                prefetch_next::<{ LANES * SIZE }>(next.wrapping_add(LINE));
                                 if next_lines > 2 {
-                                    prefetch_l2(next.wrapping_add(2 * LINE));
-                                    prefetch_l2(next.wrapping_add(3 * LINE));
+                                    prefetch_next::<{ LANES * SIZE }>(next.wrapping_add(2 * LINE));
+                                    prefetch_next::<{ LANES * SIZE }>(next.wrapping_add(3 * LINE));
                                     if next_lines > 4 {
                                         for line in 4..8 {
-                                            prefetch_l2(next.wrapping_add(line * LINE));
+                                            prefetch_next::<{ LANES * SIZE }>(next.wrapping_add(line * LINE));
                                         }
                                     }
                                 }
@@ -252,38 +255,54 @@ macro_rules! register_tile {
             pub(super) unsafe fn pack_sliver(
                 a: *const $t, row_stride: usize, rows: usize, depth: usize, target: *mut $t,
             ) {
-                const LANES: usize = $lanes;
-                const GROUPS: usize = 2;
-                let mut k = 0;
-                while k + LANES <= depth && rows <= GROUPS * LANES {
-                    let mut columns = [[$zero; LANES]; GROUPS];
-                    let groups = rows.div_ceil(LANES);
-                    for (group, columns) in columns[..groups].iter_mut().enumerate() {
-                        for (i, row) in columns.iter_mut().enumerate() {
-                            let row_index = (group * LANES + i).min(rows - 1);
-                            // SAFETY: A has this row and the steps.
-                            *row = unsafe { $load(a.wrapping_add(row_index * row_stride + k)) };
-                        }
-                        *columns = $turn(*columns);
-                    }
-                    // What a store writes beyond the rows, later ones overwrite.
-                    for step in 0..LANES {
-                        for (group, columns) in columns[..groups].iter().enumerate() {
-                            let slot = target.wrapping_add((k + step) * rows + group * LANES);
-                            // SAFETY: the target has room for the sliver and a vector.
-                            unsafe { $store(slot, columns[step]) };
-                        }
-                    }
-                    k += LANES;
-                }
-                for k in k..depth {
+                let squares = match rows {
+                    // SAFETY: handed on from the caller.
+                    $($sliver => unsafe { turn_rows::<$sliver>(a, row_stride, depth, target) },)*
+                    _ => 0,
+                };
+                for k in squares..depth {
                     for row in 0..rows {
-                        // SAFETY: as above.
+                        // SAFETY: A has this row and step, the target this element.
                         unsafe {
                             *target.wrapping_add(k * rows + row) = *a.wrapping_add(row * row_stride + k);
                         }
                     }
                 }
+            }
+
+            /// Writes the whole squares of a sliver and returns the steps that they have.
+            ///
+            /// # Safety
+            /// As of [`Kernels::pack_sliver`](crate::tile::Kernels::pack_sliver).
+            $(#[target_feature(enable = $feature)])?
+            #[allow(dead_code)]
+            unsafe fn turn_rows<const ROWS: usize>(
+                a: *const $t, row_stride: usize, depth: usize, target: *mut $t,
+            ) -> usize {
+                const LANES: usize = $lanes;
+                let mut k = 0;
+                while k + LANES <= depth {
+                    // Several squares beside each other; what their stores write beyond the rows, later ones overwrite.
+                    let mut columns = [[$zero; LANES]; MOST_SQUARES];
+                    for square in 0..ROWS.div_ceil(LANES) {
+                        let mut rows = [$zero; LANES];
+                        for i in 0..LANES {
+                            let row = (square * LANES + i).min(ROWS - 1);
+                            // SAFETY: A has this row and the steps.
+                            rows[i] = unsafe { $load(a.wrapping_add(row * row_stride + k)) };
+                        }
+                        columns[square] = $turn(rows);
+                    }
+                    for step in 0..LANES {
+                        for square in 0..ROWS.div_ceil(LANES) {
+                            let slot = target.wrapping_add((k + step) * ROWS + square * LANES);
+                            // SAFETY: the target has room for the sliver and a vector.
+                            unsafe { $store(slot, columns[square][step]) };
+                        }
+                    }
+                    k += LANES;
+                }
+                k
             }
 
             $(#[target_feature(enable = $feature)])?

@@ -113,6 +113,12 @@ unsafe fn load_partial_256(source: *const f32, count: usize) -> __m256 {
 #[target_feature(enable = "avx2")]
 #[inline]
 unsafe fn store_partial_256(target: *mut f32, count: usize, value: __m256) {
+    if count == 8 {
+        // Masked stores are slow, and most vectors are whole.
+        // SAFETY: as above.
+        unsafe { _mm256_storeu_ps(target, value) };
+        return;
+    }
     // SAFETY: masked-off lanes are not accessed.
     unsafe { _mm256_maskstore_ps(target, mask_256(count), value) }
 }
@@ -131,6 +137,12 @@ unsafe fn load_partial_256d(source: *const f64, count: usize) -> __m256d {
 #[target_feature(enable = "avx2")]
 #[inline]
 unsafe fn store_partial_256d(target: *mut f64, count: usize, value: __m256d) {
+    if count == 4 {
+        // As in `store_partial_256`.
+        // SAFETY: as above.
+        unsafe { _mm256_storeu_pd(target, value) };
+        return;
+    }
     // SAFETY: masked-off lanes are not accessed.
     unsafe { _mm256_maskstore_pd(target, mask_256d(count), value) }
 }

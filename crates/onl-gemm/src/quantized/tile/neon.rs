@@ -2,8 +2,8 @@
 //!
 //! `udot` and `sdot` take two operands of one sign, so B is packed with the sign of A, which stays in place.
 
-use super::Form;
 use super::register_tile::register_tile;
+use super::{Form, always, unwatched};
 use std::arch::aarch64::*;
 
 type V = int32x4_t;
@@ -13,7 +13,7 @@ register_tile!(
     a_form = Form::Unsigned, b_form = Form::Unsigned,
     zero = vdupq_n_s32(0), splat = vdupq_n_s32, load = vld1q_s32, store = vst1q_s32,
     store_partial = store_partial, add = vaddq_s32, multiply = vmulq_s32,
-    interleave = interleave_bytes, dot = dot_unsigned
+    interleave = interleave_bytes, dot = dot_unsigned, watch = unwatched, exact = always
 );
 
 register_tile!(
@@ -21,7 +21,7 @@ register_tile!(
     a_form = Form::Signed, b_form = Form::Signed,
     zero = vdupq_n_s32(0), splat = vdupq_n_s32, load = vld1q_s32, store = vst1q_s32,
     store_partial = store_partial, add = vaddq_s32, multiply = vmulq_s32,
-    interleave = interleave_bytes, dot = dot_signed
+    interleave = interleave_bytes, dot = dot_signed, watch = unwatched, exact = always
 );
 
 register_tile!(
@@ -29,7 +29,7 @@ register_tile!(
     a_form = Form::Words, b_form = Form::Words,
     zero = vdupq_n_s32(0), splat = vdupq_n_s32, load = vld1q_s32, store = vst1q_s32,
     store_partial = store_partial, add = vaddq_s32, multiply = vmulq_s32,
-    interleave = interleave_words, dot = dot_words
+    interleave = interleave_words, dot = dot_words, watch = unwatched, exact = always
 );
 
 /// # Safety

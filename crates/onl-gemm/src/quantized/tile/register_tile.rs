@@ -36,7 +36,7 @@ macro_rules! register_tile {
         strips = [$($strips:literal)*], a_form = $a_form:expr, b_form = $b_form:expr,
         zero = $zero:expr, splat = $splat:expr, load = $load:expr, store = $store:expr,
         store_partial = $store_partial:expr, add = $add:expr, multiply = $multiply:expr,
-        interleave = $interleave:expr, dot = $dot:expr
+        interleave = $interleave:expr, dot = $dot:expr, watch = $watch:expr, exact = $exact:expr
     ) => {
         mod $module {
             use super::*;
@@ -55,7 +55,8 @@ macro_rules! register_tile {
             $(#[target_feature(enable = $feature)])?
             pub(super) unsafe fn tile<const ROWS: usize, const COUNT: usize>(tile: &Tile) {
                 const UNROLL: usize = 4;
-                const PREFETCH_GROUPS: usize = 16;
+                // Few rows leave the pace to memory, whose latency asks for a longer distance.
+                let ahead = if ROWS <= 2 && LANES <= 8 { 64 } else { 16 };
                 let mut sums = [[$zero; COUNT]; ROWS];
                 let starts = &tile.starts;
                 // SAFETY: starts are valid for the rows of the instance and the columns of whole vectors.
@@ -95,7 +96,7 @@ macro_rules! register_tile {
                     if ROWS > 9 { base3 = opaque(base3); }
                     stride = opaque_distance(stride);
                     for line in 0..(UNROLL * VECTORS * LANES).div_ceil(16) {
-                        prefetch(b.wrapping_add(PREFETCH_GROUPS * VECTORS * LANES + 16 * line));
+                        prefetch(b.wrapping_add(ahead * VECTORS * LANES + 16 * line));
                     }
                     for _ in 0..tile.next_lines {
                         prefetch_second_level(next);
@@ -177,15 +178,27 @@ macro_rules! register_tile {
             #[inline]
             unsafe fn strip_group(strip: &Strip, first_row: usize) -> [V; STRIP_VECTORS] {
                 let source = strip.b.wrapping_add(first_row * strip.b_stride);
-                let rows = GROUP.min(strip.depth - first_row);
-                let (bits, zero) = strip.conversion;
-                if rows == GROUP && strip.columns == STRIP && strip.b_column_stride == 1 {
+                if strip.depth - first_row >= GROUP && strip.columns == STRIP && strip.b_column_stride == 1 {
                     for row in 0..GROUP {
                         prefetch(source.wrapping_add((4 * GROUP + row) * strip.b_stride));
                     }
                     // SAFETY: whole rows of a whole group exist.
-                    return unsafe { $interleave(source, strip.b_stride, bits) };
+                    return unsafe { $interleave(source, strip.b_stride, strip.conversion.0) };
                 }
+                // SAFETY: handed on from the caller.
+                unsafe { copied_group(strip, first_row) }
+            }
+
+            /// As [`strip_group`], by way of a copy; out of line, which keeps the other way short.
+            ///
+            /// # Safety
+            /// B is valid for reading as the strip says.
+            $(#[target_feature(enable = $feature)])?
+            #[inline(never)]
+            unsafe fn copied_group(strip: &Strip, first_row: usize) -> [V; STRIP_VECTORS] {
+                let source = strip.b.wrapping_add(first_row * strip.b_stride);
+                let rows = GROUP.min(strip.depth - first_row);
+                let (bits, zero) = strip.conversion;
                 let mut copy = [zero; GROUP * MAXIMUM_STRIP];
                 for row in 0..rows {
                     let source = source.wrapping_add(row * strip.b_stride);
@@ -240,8 +253,9 @@ macro_rules! register_tile {
             }
 
             $(#[target_feature(enable = $feature)])?
-            pub(super) unsafe fn pack_strip(strip: &Strip, panels: *mut i32) {
+            pub(super) unsafe fn pack_strip(strip: &Strip, panels: *mut i32) -> bool {
                 let mut column_sums = [$zero; STRIP_VECTORS];
+                let mut bounds = [$zero; 2];
                 let ones = $splat($b_form.ones() as i32);
                 let groups = strip.depth.div_ceil(GROUP);
                 for group in 0..groups {
@@ -250,6 +264,7 @@ macro_rules! register_tile {
                         let vectors = strip_group(strip, group * GROUP);
                         for v in 0..STRIP_VECTORS {
                             column_sums[v] = $dot(column_sums[v], ones, vectors[v]);
+                            bounds = $watch(bounds, vectors[v]);
                             let panel = panels.wrapping_add(v / VECTORS * groups * VECTORS * LANES);
                             $store(panel.wrapping_add((group * VECTORS + v % VECTORS) * LANES), vectors[v]);
                         }
@@ -259,12 +274,12 @@ macro_rules! register_tile {
                     // SAFETY: there is a sum for every column of the strip.
                     unsafe { $store(strip.sums.wrapping_add(v * LANES), column_sums[v]) };
                 }
+                $exact(bounds)
             }
 
             $(#[target_feature(enable = $feature)])?
-            pub(super) unsafe fn copy_row(source: &[u8], signed: bool, target: &mut [u8]) -> i32 {
+            pub(super) unsafe fn copy_row(source: &[u8], signed: bool, target: &mut [u8]) {
                 rows::copy_row(source, signed, $a_form, target);
-                rows::row_sum(source, signed, $a_form)
             }
 
             $(#[target_feature(enable = $feature)])?

@@ -1,7 +1,7 @@
 //! Portable bodies: a "vector" is one group of bytes.
 
-use super::Form;
 use super::register_tile::register_tile;
+use super::{Form, always, unwatched};
 use std::convert::identity;
 
 type V = i32;
@@ -10,7 +10,7 @@ register_tile!(
     scalar, SCALAR, lanes = 1, rows = [1 2 3 4], strips = [1 2], a_form = Form::Unsigned, b_form = Form::Signed,
     zero = 0, splat = identity::<i32>, load = std::ptr::read::<i32>, store = std::ptr::write::<i32>,
     store_partial = store_one, add = i32::wrapping_add, multiply = i32::wrapping_mul,
-    interleave = interleave, dot = dot
+    interleave = interleave, dot = dot, watch = unwatched, exact = always
 );
 
 /// # Safety
