@@ -56,81 +56,54 @@ pub struct GemmConfig {
     pub widen_m_limit: usize,
 }
 
-const fn integer(
-    name: &'static str,
-    default: i64,
-    minimum: i64,
-    maximum: i64,
-    unit: &'static str,
-    meaning: &'static str,
-) -> Parameter {
-    Parameter {
-        name,
-        kind: ParameterKind::Integer {
-            default,
-            minimum,
-            maximum,
-        },
-        unit,
-        meaning,
-    }
-}
-
 /// Parameters of every product.
 const EVERY: [Parameter; 7] = [
-    integer(
+    Parameter::integer(
         FMAS_PER_WORK_UNIT,
         1 << 18,
-        1 << 10,
-        1 << 50,
+        (1 << 10, 1 << 50),
         "multiply-adds",
         "Multiply-adds that one claim of a lane covers, at least.",
     ),
-    integer(
+    Parameter::integer(
         MINIMUM_TASKS,
         2,
-        1,
-        1 << 40,
+        (1, 1 << 40),
         "chunks",
         "Products of fewer chunks run on the caller alone.",
     ),
-    integer(
+    Parameter::integer(
         CHUNKS_PER_PARTICIPANT,
         4,
-        1,
-        64,
+        (1, 64),
         "chunks",
         "Claims that a lane makes, on average, when products are large.",
     ),
-    integer(
+    Parameter::integer(
         MAXIMUM_PARTICIPANTS,
         0,
-        0,
-        4_096,
+        (0, 4_096),
         "lanes",
         "Most lanes that take part; 0 is the session's limit.",
     ),
-    integer(
+    Parameter::integer(
         TILE_M,
         144,
-        12,
-        4_096,
+        (12, 4_096),
         "rows",
         "Rows of a block of A, rounded up to whole register tiles.",
     ),
-    integer(
+    Parameter::integer(
         TILE_N,
         1_024,
-        16,
-        8_192,
+        (16, 8_192),
         "columns",
         "Columns between two visits to the output where k has several slices, rounded up to whole panels.",
     ),
-    integer(
+    Parameter::integer(
         TILE_K,
         1_024,
-        64,
-        4_096,
+        (64, 4_096),
         "steps",
         "Steps of k between two visits to the output; blocks of the specification are cut, never joined.",
     ),
@@ -147,38 +120,34 @@ const OF_NATIVE: [Parameter; 4] = [
         unit: "",
         meaning: "Whether a B that is not constant is packed at the call: by size, always, or never where rows are contiguous.",
     },
-    integer(
+    Parameter::integer(
         PACK_B_MINIMUM_ELEMENTS,
         1_024,
-        0,
-        1 << 50,
+        (0, 1 << 50),
         "elements",
         "Smallest B that is packed when the path is chosen by size.",
     ),
-    integer(
+    Parameter::integer(
         SKINNY_M_LIMIT,
         12,
-        0,
-        1 << 20,
+        (0, 1 << 20),
         "rows",
         "Most rows of A for which B is read in place whatever its size, when the path is chosen by size.",
     ),
-    integer(
+    Parameter::integer(
         BLOCKS_PER_PACKED_B,
         4,
-        1,
-        64,
+        (1, 64),
         "blocks",
         "Blocks of A that use a panel which is packed at a call.",
     ),
 ];
 
 /// Parameters of products of 16-bit types.
-const OF_WIDENED: [Parameter; 1] = [integer(
+const OF_WIDENED: [Parameter; 1] = [Parameter::integer(
     WIDEN_M_LIMIT,
     64,
-    0,
-    1 << 20,
+    (0, 1 << 20),
     "rows",
     "Most rows of a block for which tiles widen 16-bit constants; above, panels are widened once for all tiles.",
 )];

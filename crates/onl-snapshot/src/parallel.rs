@@ -1,4 +1,4 @@
-use crate::{Parameter, ParameterKind, ParameterRow, ParameterValue, Schema, Search, TunedConfig};
+use crate::{Parameter, ParameterRow, ParameterValue, Schema, Search, TunedConfig};
 use std::ops::RangeInclusive;
 
 /// Parameters of a kernel whose only choice is how it is divided among lanes. Sizes count elements of work.
@@ -21,36 +21,27 @@ pub const MAXIMUM_PARTICIPANTS: &str = "parallel.maximum_participants";
 
 static SCHEMA: Schema = Schema {
     parameters: &[
-        Parameter {
-            name: MINIMUM_ELEMENTS,
-            kind: ParameterKind::Integer {
-                default: 32_768,
-                minimum: 1,
-                maximum: i64::MAX,
-            },
-            unit: "elements",
-            meaning: "Problems with fewer elements run on the caller alone; the largest integer means never divide.",
-        },
-        Parameter {
-            name: GRAIN_ELEMENTS,
-            kind: ParameterKind::Integer {
-                default: 16_384,
-                minimum: 256,
-                maximum: 1 << 40,
-            },
-            unit: "elements",
-            meaning: "Elements that one claim of a lane covers.",
-        },
-        Parameter {
-            name: MAXIMUM_PARTICIPANTS,
-            kind: ParameterKind::Integer {
-                default: 0,
-                minimum: 0,
-                maximum: 4_096,
-            },
-            unit: "lanes",
-            meaning: "Most lanes that take part; 0 is the session's limit.",
-        },
+        Parameter::integer(
+            MINIMUM_ELEMENTS,
+            32_768,
+            (1, i64::MAX),
+            "elements",
+            "Problems with fewer elements run on the caller alone; the largest integer means never divide.",
+        ),
+        Parameter::integer(
+            GRAIN_ELEMENTS,
+            16_384,
+            (256, 1 << 40),
+            "elements",
+            "Elements that one claim of a lane covers.",
+        ),
+        Parameter::integer(
+            MAXIMUM_PARTICIPANTS,
+            0,
+            (0, 4_096),
+            "lanes",
+            "Most lanes that take part; 0 is the session's limit.",
+        ),
     ],
     check: |_| Ok(()),
 };

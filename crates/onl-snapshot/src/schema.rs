@@ -67,6 +67,26 @@ pub struct Parameter {
 }
 
 impl Parameter {
+    /// A parameter with an integer value from `range.0` to `range.1`.
+    pub const fn integer(
+        name: &'static str,
+        default: i64,
+        range: (i64, i64),
+        unit: &'static str,
+        meaning: &'static str,
+    ) -> Parameter {
+        Parameter {
+            name,
+            kind: ParameterKind::Integer {
+                default,
+                minimum: range.0,
+                maximum: range.1,
+            },
+            unit,
+            meaning,
+        }
+    }
+
     /// The portable default.
     pub fn default_value(&self) -> ParameterValue {
         match self.kind {

@@ -44,57 +44,33 @@ pub struct QuantizedConfig {
     pub skinny_m_limit: usize,
 }
 
-const fn integer(
-    name: &'static str,
-    default: i64,
-    minimum: i64,
-    maximum: i64,
-    unit: &'static str,
-    meaning: &'static str,
-) -> Parameter {
-    Parameter {
-        name,
-        kind: ParameterKind::Integer {
-            default,
-            minimum,
-            maximum,
-        },
-        unit,
-        meaning,
-    }
-}
-
 static SCHEMA: Schema = Schema {
     parameters: &[
-        integer(
+        Parameter::integer(
             FMAS_PER_WORK_UNIT,
             1 << 21,
-            1 << 10,
-            1 << 50,
+            (1 << 10, 1 << 50),
             "multiply-adds",
             "Multiply-adds that one claim of a lane covers, at least.",
         ),
-        integer(
+        Parameter::integer(
             GRAIN_ELEMENTS,
             1 << 17,
-            1 << 6,
-            1 << 40,
+            (1 << 6, 1 << 40),
             "elements",
             "Elements of A that one claim of a lane copies or sums before the product, at least.",
         ),
-        integer(
+        Parameter::integer(
             MINIMUM_TASKS,
             2,
-            1,
-            1 << 40,
+            (1, 1 << 40),
             "chunks",
             "Regions of fewer chunks run on the caller alone.",
         ),
-        integer(
+        Parameter::integer(
             MAXIMUM_PARTICIPANTS,
             0,
-            0,
-            4_096,
+            (0, 4_096),
             "lanes",
             "Most lanes that take part; 0 is the session's limit.",
         ),
@@ -107,27 +83,24 @@ static SCHEMA: Schema = Schema {
             unit: "",
             meaning: "Whether a B that is not constant is packed at the call: by the rows of A, always, or never where rows are contiguous.",
         },
-        integer(
+        Parameter::integer(
             TILE_M,
             144,
-            12,
-            4_096,
+            (12, 4_096),
             "rows",
             "Rows of a block of A, rounded up to whole register tiles.",
         ),
-        integer(
+        Parameter::integer(
             TILE_N,
             128,
-            16,
-            8_192,
+            (16, 8_192),
             "columns",
             "Columns of a block of B, rounded up to whole pairs of panels.",
         ),
-        integer(
+        Parameter::integer(
             SKINNY_M_LIMIT,
             4,
-            0,
-            1 << 20,
+            (0, 1 << 20),
             "rows",
             "Most rows of A for which B is not packed, when the path is chosen by them.",
         ),
