@@ -142,7 +142,7 @@ impl Cut {
 struct Parallel {
     units: usize,
     smallest_grain: usize,
-    /// Units of a chunk that make a copy of A, which every chunk begins with, a small part of its work.
+    /// Units of a chunk that make turning A into slivers, which every chunk begins with, a small part of its work.
     copying_grain: usize,
     chunks_per_participant: usize,
     minimum_tasks: usize,
@@ -282,8 +282,8 @@ impl Plan {
                     .div_ceil(unit_fmas)
                     .clamp(1, units.max(1)),
                 copying_grain: match a_form {
-                    AForm::InPlace => 1,
-                    AForm::Rows | AForm::Slivers => SLIVER_PANELS,
+                    AForm::InPlace | AForm::Rows => 1,
+                    AForm::Slivers => SLIVER_PANELS,
                 },
                 chunks_per_participant: config.chunks_per_participant.max(1),
                 minimum_tasks: config.minimum_tasks,

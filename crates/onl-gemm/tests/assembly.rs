@@ -41,8 +41,8 @@ fn use_tiles() {
     assert_eq!(c, [2.0; 4]);
 }
 
-#[test]
-fn tiles_of_512_bits_leave_no_accumulator_in_memory() {
+/// Bodies of all functions of this program whose names have these parts; `None` without `objdump`.
+fn functions(parts: &[&str]) -> Option<Vec<(String, Vec<String>)>> {
     use_tiles();
     let program = std::env::current_exe().expect("the path of this test");
     let Ok(output) = Command::new("objdump")
@@ -51,25 +51,35 @@ fn tiles_of_512_bits_leave_no_accumulator_in_memory() {
         .output()
     else {
         eprintln!("objdump is not there; nothing was checked");
-        return;
+        return None;
     };
     let text = String::from_utf8_lossy(&output.stdout);
-    let (mut tiles, mut tallest) = (0, 0);
-    for function in text.split("\n\n") {
-        let Some((head, body)) = function.trim_start().split_once('\n') else {
-            continue;
-        };
-        if !(head.contains("onl_gemm") && head.contains("avx512_f32") && head.contains("tile17h")) {
-            continue;
-        }
-        tiles += 1;
-        let lines = || body.lines();
-        let spills: Vec<&str> = lines()
+    let functions = text.split("\n\n").filter_map(|function| {
+        let (head, body) = function.trim_start().split_once('\n')?;
+        let wanted = parts.iter().all(|part| head.contains(part));
+        wanted.then(|| (head.to_owned(), body.lines().map(str::to_owned).collect()))
+    });
+    Some(functions.collect())
+}
+
+fn count(lines: &[String], part: &str) -> usize {
+    lines.iter().filter(|line| line.contains(part)).count()
+}
+
+#[test]
+fn tiles_of_512_bits_leave_no_accumulator_in_memory() {
+    let Some(tiles) = functions(&["onl_gemm", "avx512_f32", "tile17h"]) else {
+        return;
+    };
+    let mut tallest = 0;
+    for (head, lines) in &tiles {
+        let spills: Vec<&String> = lines
+            .iter()
             .filter(|line| line.contains("zmm") && line.contains("(%rsp"))
             .collect();
         assert!(spills.is_empty(), "{head}: {spills:#?}");
-        let multiply_adds = lines().filter(|line| line.contains("vfmadd")).count();
-        let broadcasts = lines().filter(|line| line.contains("vbroadcastss")).count();
+        let multiply_adds = count(lines, "vfmadd");
+        let broadcasts = count(lines, "vbroadcastss");
         tallest = tallest.max(multiply_adds);
         // Where rows have two vectors, a broadcast serves both.
         assert!(
@@ -77,9 +87,33 @@ fn tiles_of_512_bits_leave_no_accumulator_in_memory() {
             "{head}: {broadcasts} broadcasts for {multiply_adds} multiply-adds"
         );
     }
-    assert!(tiles >= 24, "{tiles} tiles found");
+    assert!(tiles.len() >= 24, "{} tiles found", tiles.len());
     assert!(
         tallest >= 96,
         "four steps of twelve rows by two vectors are unrolled"
+    );
+}
+
+#[test]
+fn tiles_of_256_bits_leave_no_accumulator_in_memory() {
+    let Some(tiles) = functions(&["onl_gemm", "avx2_f32", "tile17h"]) else {
+        return;
+    };
+    // Conversions of 16-bit elements need registers beyond those of the tile.
+    let native = tiles
+        .iter()
+        .filter(|(_, lines)| count(lines, "vcvtph2ps") == 0);
+    for (head, lines) in native {
+        let spills: Vec<&String> = lines
+            .iter()
+            .filter(|line| line.contains("ymm") && line.contains("(%rsp"))
+            .collect();
+        assert!(spills.is_empty(), "{head}: {spills:#?}");
+    }
+    assert!(tiles.len() >= 12, "{} tiles found", tiles.len());
+    let tallest = tiles.iter().map(|(_, lines)| count(lines, "vfmadd")).max();
+    assert!(
+        tallest >= Some(48),
+        "four steps of six rows by two vectors are unrolled"
     );
 }

@@ -16,8 +16,10 @@
 //!
 //! # Structure
 //! Both operands are read in groups of k that fill 32 bits: four bytes, or two 16-bit integers where the processor
-//! multiplies no bytes. B is packed into panels of `[group][column]`, its column sums beside them. A is read in place,
-//! unless the instructions want the other sign or 16 bits: then a first region copies it, once. Where zero points ask
+//! multiplies no bytes. B is packed into panels of `[group][column]`, its column sums beside them. Instructions that
+//! would saturate sums of products of bytes multiply bytes in those strips of B whose values keep such sums in range,
+//! and 16-bit integers in the others; packing finds out. A is read in place, unless the instructions want the other
+//! sign or 16 bits: then a first region copies it, once. Where zero points ask
 //! for row sums, that region computes them. A second region computes units of (batch entry, block of columns, group of
 //! rows). Accumulators start from the corrections, and a register tile is requantized while it is in the cache.
 

@@ -35,8 +35,10 @@ pub(super) enum Form {
     /// Two `i16`.
     Words,
     /// Two values of [`Unsigned`](Form::Unsigned) as `i16`.
+    #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
     UnsignedWords,
     /// Two values of [`Signed`](Form::Signed) as `i16`.
+    #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
     SignedWords,
 }
 

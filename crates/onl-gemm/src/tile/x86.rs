@@ -197,13 +197,18 @@ unsafe fn widen_plain_bf16_512(source: *const u16) -> [__m512; 2] {
 #[target_feature(enable = "avx2,f16c")]
 #[inline]
 unsafe fn widen_f16_256(source: *const u16) -> [__m256; 2] {
-    // SAFETY: handed on from the caller.
+    let (low, high): (__m256, __m256);
+    // SAFETY: the instructions read what the caller vouches for, and write registers alone.
     unsafe {
-        [
-            _mm256_cvtph_ps(_mm_loadu_si128(source.cast())),
-            _mm256_cvtph_ps(_mm_loadu_si128(source.wrapping_add(8).cast())),
-        ]
+        // Written out and not `pure`, so that conversions of later steps are not begun before there are registers.
+        std::arch::asm!(
+            "vcvtph2ps {low}, xmmword ptr [{source}]",
+            "vcvtph2ps {high}, xmmword ptr [{source} + 16]",
+            low = out(ymm_reg) low, high = lateout(ymm_reg) high, source = in(reg) source,
+            options(readonly, nostack, preserves_flags)
+        );
     }
+    [low, high]
 }
 
 /// Words of 32 bits with the first vector's column low and the second's high.
