@@ -42,7 +42,7 @@ pub fn gather(
     if output.is_empty() {
         // No element is read, and still a bad index is an error.
         by_index!(positions, values => {
-            if let Some(position) = values.iter().position(|v| v.resolve(size).is_none()) {
+            if let Some(position) = first_bad(values, size) {
                 bad.report(position);
             }
         });
@@ -92,11 +92,11 @@ impl<T: Unit, N: Index> SimdOp for Slices<'_, T, N> {
             let source = &self.source[outer * size * inner..][..size * inner];
             let indices = &self.indices[position..position + slices];
             if inner == 1 {
-                for (k, (slot, index)) in part.iter_mut().zip(indices).enumerate() {
-                    match index.resolve(size) {
-                        Some(index) => slot.clone_from(&source[index]),
-                        None => self.bad.report(position + k),
-                    }
+                // SAFETY: the source has as many elements as the axis; the size is not 0.
+                let all_good =
+                    size > 0 && unsafe { gather_line(source, indices, size, 1, 0, part) };
+                if !all_good && let Some(k) = first_bad(indices, size) {
+                    self.bad.report(position + k);
                 }
             } else {
                 for (k, (slice, index)) in part.chunks_exact_mut(inner).zip(indices).enumerate() {
@@ -197,12 +197,18 @@ impl<T: Unit, N: Index> SimdOp for Elements<'_, T, N> {
                     (step, _) => gather_line(source, indices, size, step, 1, line),
                 }
             };
-            if !all_good && let Some(k) = indices.iter().position(|i| i.resolve(size).is_none()) {
+            if !all_good && let Some(k) = first_bad(indices, size) {
                 self.bad.report((self.first + row) * inner + k);
             }
             self.rows.advance();
         }
     }
+}
+
+/// Position of the first index that lies outside an axis.
+#[cold]
+fn first_bad<N: Index>(indices: &[N], size: usize) -> Option<usize> {
+    indices.iter().position(|i| i.resolve(size).is_none())
 }
 
 /// Fills a line with `source[index · step + column · stride]` and tells whether all indices are inside the axis; the
@@ -219,6 +225,19 @@ unsafe fn gather_line<T: Unit, N: Index>(
     stride: usize,
     line: &mut [T],
 ) -> bool {
+    // The loop of indices that count from the start needs no decision, and all are such most of the time.
+    let mut plain = true;
+    for index in indices {
+        plain &= (index.wide() as u64) < size as u64;
+    }
+    if plain {
+        for (column, (slot, index)) in line.iter_mut().zip(indices).enumerate() {
+            let at = index.wide() as usize * step + column * stride;
+            // SAFETY: the index is below the size; the caller's promise.
+            slot.clone_from(unsafe { source.get_unchecked(at) });
+        }
+        return true;
+    }
     let mut all_good = true;
     for (column, (slot, index)) in line.iter_mut().zip(indices).enumerate() {
         let index = index.resolve(size);
@@ -273,7 +292,8 @@ pub fn gather_nd(
     let bad = FirstBad::new();
     if output.is_empty() {
         by_index!(positions, indices => {
-            (0..tuples.count).any(|tuple| tuples.start(indices, tuple, &bad).is_none());
+            let starts = tuples.starts(indices, &bad);
+            (0..tuples.count).any(|tuple| starts.of(tuple).is_none());
         });
         return bad.check(&positions, |position| tuples.axis_size(position));
     }
@@ -306,9 +326,12 @@ impl<T: Unit, N: Index> SimdOp for TupleSlices<'_, T, N> {
 
     #[inline(always)]
     fn eval<I: Isa>(self, _: I) {
-        let inner = self.tuples.inner;
+        let (inner, starts) = (
+            self.tuples.inner,
+            self.tuples.starts(self.indices, self.bad),
+        );
         for (tuple, slice) in self.range.zip(self.target.chunks_exact_mut(inner)) {
-            if let Some(start) = self.tuples.start(self.indices, tuple, self.bad) {
+            if let Some(start) = starts.of(tuple) {
                 T::copy_run(&self.source[start..][..inner], slice);
             }
         }

@@ -3,6 +3,7 @@
 
 use crate::MovementError;
 use onl_tensor::TensorView;
+use smallvec::SmallVec;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Indices of 32 or 64 bits.
@@ -114,7 +115,8 @@ pub(crate) struct Tuples<'a> {
     batch_dims: usize,
     per_batch: usize,
     batch_step: usize,
-    steps: onl_tensor::Shape,
+    /// Sizes and steps of the axes that a tuple selects within.
+    axes: SmallVec<[(usize, usize); 4]>,
 }
 
 impl<'a> Tuples<'a> {
@@ -147,39 +149,67 @@ impl<'a> Tuples<'a> {
             batch_dims,
             per_batch: (count / batches.max(1)).max(1),
             batch_step: dims[batch_dims..].iter().product(),
-            steps: onl_tensor::row_major_strides(dims).into_iter().collect(),
+            axes: dims
+                .iter()
+                .copied()
+                .zip(onl_tensor::row_major_strides(dims))
+                .skip(batch_dims)
+                .take(depth)
+                .collect(),
         })
     }
 
-    /// First element of a tuple's slice; reports the first index that is out of range.
+    /// First elements of the slices that these indices select.
     #[inline(always)]
-    pub(crate) fn start<I: Index>(
-        &self,
-        indices: &[I],
-        tuple: usize,
-        bad: &FirstBad,
-    ) -> Option<usize> {
-        let mut start = match self.batch_dims {
-            0 => 0,
-            _ => tuple / self.per_batch * self.batch_step,
-        };
-        let first = tuple * self.depth;
-        for (k, index) in indices[first..first + self.depth].iter().enumerate() {
-            let axis = self.batch_dims + k;
-            match index.resolve(self.dims[axis]) {
-                Some(index) => start += index * self.steps[axis],
-                None => {
-                    bad.report(first + k);
-                    return None;
-                }
-            }
+    pub(crate) fn starts<'t, I: Index>(
+        &'t self,
+        indices: &'t [I],
+        bad: &'t FirstBad,
+    ) -> Starts<'t, I> {
+        Starts {
+            indices,
+            axes: &self.axes,
+            batches: (self.batch_dims > 0).then_some((self.per_batch, self.batch_step)),
+            bad,
         }
-        Some(start)
     }
 
     /// Axis and its size that the index at a position is for.
     pub(crate) fn axis_size(&self, position: usize) -> (usize, usize) {
         let axis = self.batch_dims + position % self.depth.max(1);
         (axis, self.dims[axis])
+    }
+}
+
+/// Where the slices of [`Tuples`] begin, at hand for a loop over them.
+pub(crate) struct Starts<'a, I> {
+    indices: &'a [I],
+    /// Sizes and steps of the axes that a tuple selects within.
+    axes: &'a [(usize, usize)],
+    /// Tuples of a batch and elements from one to the next.
+    batches: Option<(usize, usize)>,
+    bad: &'a FirstBad,
+}
+
+impl<I: Index> Starts<'_, I> {
+    /// First element of a tuple's slice; reports the first index that is out of range.
+    #[inline(always)]
+    pub(crate) fn of(&self, tuple: usize) -> Option<usize> {
+        let mut start = match self.batches {
+            None => 0,
+            Some((per_batch, step)) => tuple / per_batch * step,
+        };
+        let first = tuple * self.axes.len();
+        let indices = &self.indices[first..first + self.axes.len()];
+        for (k, (index, &(size, step))) in indices.iter().zip(self.axes).enumerate() {
+            match index.resolve(size) {
+                Some(index) => start += index * step,
+                None => {
+                    self.bad.report(first + k);
+                    return None;
+                }
+            }
+        }
+        Some(start)
     }
 }

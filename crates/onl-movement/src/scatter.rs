@@ -76,21 +76,27 @@ impl Reduction {
     }
 }
 
-/// A number that updates are reduced into.
-trait Reduce: Copy + Send + Sync + 'static {
+/// A number that sums and products are made of.
+trait Arithmetic: Copy + Send + Sync + 'static {
     fn add(self, other: Self) -> Self;
     fn mul(self, other: Self) -> Self;
+}
+
+/// A number that has an order.
+trait Ordered: Copy + Send + Sync + 'static {
     fn max(self, other: Self) -> Self;
     fn min(self, other: Self) -> Self;
 }
 
 macro_rules! reduce {
     ($($t:ty),*: |$a:ident, $b:ident| $add:expr, $mul:expr, $max:expr, $min:expr) => {$(
-        impl Reduce for $t {
+        impl Arithmetic for $t {
             #[inline(always)]
             fn add(self, other: Self) -> Self { let ($a, $b) = (self, other); $add }
             #[inline(always)]
             fn mul(self, other: Self) -> Self { let ($a, $b) = (self, other); $mul }
+        }
+        impl Ordered for $t {
             #[inline(always)]
             fn max(self, other: Self) -> Self { let ($a, $b) = (self, other); $max }
             #[inline(always)]
@@ -106,6 +112,28 @@ reduce!(f16: |a, b| f16::from_f32(a.to_f32() + b.to_f32()), f16::from_f32(a.to_f
 reduce!(bf16: |a, b| bf16::from_f32(a.to_f32() + b.to_f32()), bf16::from_f32(a.to_f32() * b.to_f32()),
     if a.is_nan() || a > b { a } else { b }, if a.is_nan() || a < b { a } else { b });
 reduce!(Bool: |a, b| Bool(a.0 | b.0), Bool(a.0 & b.0), Bool(a.0 | b.0), Bool(a.0 & b.0));
+
+macro_rules! complex {
+    ($($t:ty),*) => {$(
+        impl Arithmetic for Complex<$t> {
+            #[inline(always)]
+            fn add(self, other: Self) -> Self {
+                Complex {
+                    re: self.re + other.re,
+                    im: self.im + other.im,
+                }
+            }
+            #[inline(always)]
+            fn mul(self, other: Self) -> Self {
+                Complex {
+                    re: self.re * other.re - self.im * other.im,
+                    im: self.re * other.im + self.im * other.re,
+                }
+            }
+        }
+    )*};
+}
+complex!(f32, f64);
 
 /// A combination of runs made of one of elements.
 fn each<T>(one: impl Fn(&mut T, &T) + Sync) -> impl Fn(&mut [T], &[T]) + Sync {
@@ -168,20 +196,25 @@ fn scatter(
         Ok::<(), MovementError>(())
     })?;
     macro_rules! reduced {
+        ($t:ty: $($reduction:ident $combine:path),*) => {{
+            let (target, updates) = (output.as_slice_mut::<$t>()?, updates.as_slice::<$t>()?);
+            match reduction {
+                $(Reduction::$reduction => {
+                    plan.apply(target, positions, updates, bad, each(|slot, &x| *slot = $combine(*slot, x)))
+                })*
+                _ => Ok(()),
+            }
+        }};
+    }
+    macro_rules! by_type {
         ($($name:ident: $t:ty),*) => {
             match element_type {
+                _ if reduction == Reduction::None => Ok(()),
                 $(ElementType::$name => {
-                    let (target, updates) = (output.as_slice_mut::<$t>()?, updates.as_slice::<$t>()?);
-                    match reduction {
-                        Reduction::None => Ok(()),
-                        Reduction::Add => plan.apply(target, positions, updates, bad, each(|slot, &x| *slot = Reduce::add(*slot, x))),
-                        Reduction::Mul => plan.apply(target, positions, updates, bad, each(|slot, &x| *slot = Reduce::mul(*slot, x))),
-                        Reduction::Max => plan.apply(target, positions, updates, bad, each(|slot, &x| *slot = Reduce::max(*slot, x))),
-                        Reduction::Min => plan.apply(target, positions, updates, bad, each(|slot, &x| *slot = Reduce::min(*slot, x))),
-                    }
+                    reduced!($t: Add Arithmetic::add, Mul Arithmetic::mul, Max Ordered::max, Min Ordered::min)
                 })*
-                ElementType::Complex64 => complex!(f32),
-                ElementType::Complex128 => complex!(f64),
+                ElementType::Complex64 => reduced!(Complex<f32>: Add Arithmetic::add, Mul Arithmetic::mul),
+                ElementType::Complex128 => reduced!(Complex<f64>: Add Arithmetic::add, Mul Arithmetic::mul),
                 ElementType::String => {
                     let (target, updates) = (output.as_strings_mut()?, updates.as_strings()?);
                     plan.apply(target, positions, updates, bad, each(|slot: &mut String, update: &String| slot.push_str(update)))
@@ -190,44 +223,7 @@ fn scatter(
             }
         };
     }
-    macro_rules! complex {
-        ($t:ty) => {{
-            let (target, updates) = (
-                output.as_slice_mut::<Complex<$t>>()?,
-                updates.as_slice::<Complex<$t>>()?,
-            );
-            match reduction {
-                Reduction::Mul => plan.apply(
-                    target,
-                    positions,
-                    updates,
-                    bad,
-                    each(|slot: &mut Complex<$t>, x| {
-                        *slot = Complex {
-                            re: slot.re * x.re - slot.im * x.im,
-                            im: slot.re * x.im + slot.im * x.re,
-                        };
-                    }),
-                ),
-                _ => plan.apply(
-                    target,
-                    positions,
-                    updates,
-                    bad,
-                    each(|slot: &mut Complex<$t>, x| {
-                        *slot = Complex {
-                            re: slot.re + x.re,
-                            im: slot.im + x.im,
-                        };
-                    }),
-                ),
-            }
-        }};
-    }
-    if reduction == Reduction::None {
-        return Ok(());
-    }
-    reduced!(Float32: f32, Float64: f64, Float16: f16, BFloat16: bf16, Bool: Bool,
+    by_type!(Float32: f32, Float64: f64, Float16: f16, BFloat16: bf16, Bool: Bool,
         UInt8: u8, UInt16: u16, UInt32: u32, UInt64: u64, Int8: i8, Int16: i16, Int32: i32, Int64: i64)
 }
 
@@ -417,30 +413,35 @@ impl Updates for SlicesAt<'_> {
         combine: impl Fn(&mut [T], &[T]) + Sync,
     ) -> Result<(), MovementError> {
         let inner = self.tuples.inner;
-        let slice_of = |tuple| by_index!(*indices, values => self.tuples.start(values, tuple, bad));
         if inner == 0 || updates.is_empty() {
             // No slot is written, and still a bad index is an error.
-            (0..self.tuples.count).any(|tuple| slice_of(tuple).is_none());
+            by_index!(*indices, values => {
+                let starts = self.tuples.starts(values, bad);
+                (0..self.tuples.count).any(|tuple| starts.of(tuple).is_none());
+            });
             return Ok(());
         }
         let length = target.len();
         let target = Shared::new(target);
         let columns = |columns: Range<usize>| {
-            for tuple in 0..self.tuples.count {
-                let Some(start) = slice_of(tuple) else {
-                    continue;
-                };
-                assert!(start + inner <= length, "a slice lies inside the target");
-                let updates = &updates[tuple * inner..][..inner][columns.clone()];
-                // SAFETY: inside the target, as was just checked; a chunk owns its columns of every slice.
-                unsafe {
-                    let slots = target.start().add(start + columns.start);
-                    combine(
-                        std::slice::from_raw_parts_mut(slots, columns.len()),
-                        updates,
-                    );
+            by_index!(*indices, values => {
+                let starts = self.tuples.starts(values, bad);
+                for tuple in 0..self.tuples.count {
+                    let Some(start) = starts.of(tuple) else {
+                        continue;
+                    };
+                    assert!(start + inner <= length, "a slice lies inside the target");
+                    let updates = &updates[tuple * inner..][..inner][columns.clone()];
+                    // SAFETY: inside the target, as was just checked; a chunk owns its columns of every slice.
+                    unsafe {
+                        let slots = target.start().add(start + columns.start);
+                        combine(
+                            std::slice::from_raw_parts_mut(slots, columns.len()),
+                            updates,
+                        );
+                    }
                 }
-            }
+            })
         };
         let mut spec = self
             .execution

@@ -8,28 +8,11 @@ use crate::apply::{Affine, Parameter, Quotient, Standardize, apply, line};
 use crate::layout::{Layout, Pattern};
 use crate::operation::{AbsoluteSum, CentredSquareSum, SquareSum, Sum};
 use crate::real::{Numeric, Real, for_floats};
-use crate::reduce::{Pass, scratch};
-use crate::{BLOCK, CHANNELS, Execution, ReduceError, ReduceKind, row};
+use crate::reduce::{Pass, partials, real_size, scratch};
+use crate::{CHANNELS, Execution, ReduceError, ReduceKind, row};
 use onl_simd::{Isa, SimdOp, dispatch};
 use onl_tensor::{ElementType, TensorView, TensorViewMut, bf16, f16};
 use std::ops::Range;
-
-/// Bytes of a value that elements of this type are computed in.
-fn real_size(element_type: ElementType) -> usize {
-    if element_type == ElementType::Float64 {
-        8
-    } else {
-        4
-    }
-}
-
-/// Partials of `outputs` rows of `count` elements.
-fn partials(outputs: usize, count: usize) -> usize {
-    match count.div_ceil(BLOCK) {
-        0 | 1 => 0,
-        blocks => outputs.saturating_mul(blocks),
-    }
-}
 
 /// Values of a parameter of any float type, as what is computed in.
 fn widen_into<R: Real>(view: &TensorView<'_>, target: &mut [R]) -> Result<(), ReduceError> {

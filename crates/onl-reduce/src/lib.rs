@@ -25,6 +25,7 @@ mod column;
 mod cumulative;
 mod error;
 mod execution;
+mod exponential;
 mod integer;
 mod layout;
 mod norm;

@@ -2,7 +2,7 @@ use crate::execution::SHORT;
 use crate::layout::Layout;
 use crate::operation::{CentredSquareSum, SquareSum, Sum};
 use crate::real::{Numeric, Real, for_floats};
-use crate::reduce::{Pass, scratch};
+use crate::reduce::{Pass, partials, real_size, scratch};
 use crate::row::{self, TOGETHER, together};
 use crate::{BLOCK, Execution, NORMALIZATION, ReduceError, ReduceKind};
 use onl_executor::DisjointSlice;
@@ -30,19 +30,13 @@ pub fn layer_norm_workspace(element_type: ElementType, rows: usize, length: usiz
     if length <= SHORT {
         return 0;
     }
-    let size = if element_type == ElementType::Float64 {
-        8
-    } else {
-        4
-    };
-    row_scratch(rows, length).saturating_mul(size)
+    row_scratch(rows, length).saturating_mul(real_size(element_type))
 }
 
 /// Values of scratch of rows that are divided themselves: means, factors, partials.
 fn row_scratch(rows: usize, length: usize) -> usize {
-    let blocks = length.div_ceil(BLOCK);
-    let partials = if blocks > 1 { blocks } else { 0 };
-    rows.saturating_mul(2 + partials)
+    rows.saturating_mul(2)
+        .saturating_add(partials(rows, length))
 }
 
 /// Normalizes rows of `length` elements (ONNX `LayerNormalization` and `RMSNormalization`).

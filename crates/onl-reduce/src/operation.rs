@@ -172,6 +172,9 @@ operations! {
         let d = R::sub(isa, x, shift);
         R::fma(isa, d, d, total)
     }, |a, b| R::add(isa, a, b);
+    /// As [`Maximum`] of a row without NaN; of another row, any element of it or −∞.
+    Largest: NEGATIVE_INFINITY, true, |_shift| R::NEGATIVE_INFINITY, |isa, total, x, _shift| R::max(isa, total, x),
+        |a, b| R::max(isa, a, b);
     Maximum: NEGATIVE_INFINITY, true, |_shift| R::NEGATIVE_INFINITY, |isa, total, x, _shift| maximum::<R, I>(isa, total, x),
         |a, b| maximum::<R, I>(isa, a, b);
     Minimum: INFINITY, true, |_shift| R::INFINITY, |isa, total, x, _shift| minimum::<R, I>(isa, total, x),

@@ -1,5 +1,6 @@
 //! Floats that are computed with, and elements that are loaded as them.
 
+use crate::exponential;
 use onl_simd::{Isa, MAXIMUM_F32_LANES, Scalar, math};
 use onl_tensor::{Element, bf16, f16};
 
@@ -45,9 +46,19 @@ pub(crate) trait Real: Numeric<Real = Self> + PartialOrd {
     fn select<I: Isa>(isa: I, mask: Self::M<I>, a: Self::V<I>, b: Self::V<I>) -> Self::V<I>;
     /// Lane i gets lane i xor `STEP`.
     fn swap<I: Isa, const STEP: usize>(isa: I, a: Self::V<I>) -> Self::V<I>;
+    /// Exponentials of lanes that are at most 0, or NaN.
     fn exp<I: Isa>(isa: I, a: Self::V<I>) -> Self::V<I>;
-    /// Exponentials of lanes that are at most 0, or NaN; bits as [`exp`](Self::exp).
+    /// As [`exp`](Self::exp).
     fn exp64<I: Isa>(isa: I, a: Self::X64<I>) -> Self::X64<I>;
+    /// Writes the exponentials of a row less `shift`, which no element exceeds. `masked` begins false and is kept from
+    /// row to row.
+    fn exp_row<T: Numeric<Real = Self>, I: Isa>(
+        isa: I,
+        source: &[T],
+        shift: Self,
+        target: &mut [Self],
+        masked: &mut bool,
+    );
     fn log<I: Isa>(isa: I, a: Self::V<I>) -> Self::V<I>;
 
     /// One element through a vector function.
@@ -104,7 +115,7 @@ fn exp64_double<I: Isa>(isa: I, mut x: I::F64x64) -> I::F64x64 {
 }
 
 macro_rules! reals {
-    ($t:ident, $v:ident, $m:ident, $x64:ident, $lanes:ident, $exp:path, $exp64:path, $log:path;
+    ($t:ident, $v:ident, $m:ident, $x64:ident, $lanes:ident, $exp:path, $exp64:path, $exp_row:ident, $log:path;
      $($method:ident = $isa_method:ident ($($argument:ident),*);)*
      [$splat:ident $splat64:ident $is_nan:ident $is_equal:ident $select:ident $swap:ident
       $load:ident $load_partial:ident $store:ident $store_partial:ident]) => {
@@ -156,6 +167,12 @@ macro_rules! reals {
             #[inline(always)]
             fn exp64<I: Isa>(isa: I, a: Self::X64<I>) -> Self::X64<I> { $exp64(isa, a) }
             #[inline(always)]
+            fn exp_row<T: Numeric<Real = Self>, I: Isa>(
+                isa: I, source: &[T], shift: Self, target: &mut [Self], masked: &mut bool,
+            ) {
+                exponential::$exp_row(isa, source, shift, target, masked);
+            }
+            #[inline(always)]
             fn log<I: Isa>(isa: I, a: Self::V<I>) -> Self::V<I> { $log(isa, a) }
         }
 
@@ -181,14 +198,14 @@ macro_rules! reals {
 }
 
 reals! {
-    f32, F32, M32, F32x64, F32_LANES, math::exp, onl_simd::reduce::exp_block, math::log;
+    f32, F32, M32, F32x64, F32_LANES, exponential::exp, exponential::exp64, row, math::log;
     add = add_f32(a, b); sub = sub_f32(a, b); mul = mul_f32(a, b); div = div_f32(a, b);
     fma = fma_f32(a, b, c); sqrt = sqrt_f32(a); abs = abs_f32(a); min = min_f32(a, b); max = max_f32(a, b);
     [splat_f32 splat_f32x64 is_nan_f32 eq_f32 select_f32 swap_f32
      load_f32 load_partial_f32 store_f32 store_partial_f32]
 }
 reals! {
-    f64, F64, M64, F64x64, F64_LANES, math::double::exp, exp64_double, math::double::log;
+    f64, F64, M64, F64x64, F64_LANES, math::double::exp, exp64_double, row_f64, math::double::log;
     add = add_f64(a, b); sub = sub_f64(a, b); mul = mul_f64(a, b); div = div_f64(a, b);
     fma = fma_f64(a, b, c); sqrt = sqrt_f64(a); abs = abs_f64(a); min = min_f64(a, b); max = max_f64(a, b);
     [splat_f64 splat_f64x64 is_nan_f64 eq_f64 select_f64 swap_f64

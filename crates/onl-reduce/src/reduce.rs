@@ -1,4 +1,4 @@
-use crate::column::{self, Place};
+use crate::column::{self, Place, Strip};
 use crate::layout::Layout;
 use crate::operation::{
     AbsoluteSum, ExponentialSum, Maximum, Minimum, Operation, Product, SquareSum, Sum,
@@ -12,12 +12,22 @@ use onl_tensor::{ElementType, TensorView, TensorViewMut, bf16, f16};
 use std::marker::PhantomData;
 use std::ops::Range;
 
-/// Columns that one unit of work reduces; the last unit of a line takes the rest too.
+/// Columns of a unit of work; the last unit of a line takes the rest too.
 const PANEL: usize = 64;
 
 /// Units of a line of columns.
 fn panels(columns: usize) -> usize {
     (columns / PANEL).max(1)
+}
+
+/// Neighbouring units that are best reduced together: rows are read in longer pieces then. Every lane finds work.
+fn neighbours(units: usize, lanes: usize) -> usize {
+    let share = if lanes > 1 {
+        units / (4 * lanes)
+    } else {
+        units
+    };
+    share.clamp(1, 8)
 }
 
 /// Scratch bytes that [`reduce`] needs for an input of this type and shape. `axes` has one flag per axis; without
@@ -69,7 +79,6 @@ struct Scratch {
 
 impl Scratch {
     fn new(kind: ReduceKind, narrow: bool, outputs: usize, count: usize) -> Self {
-        let blocks = count.div_ceil(BLOCK);
         Scratch {
             shifts: if kind == ReduceKind::LogSumExp {
                 outputs
@@ -77,11 +86,7 @@ impl Scratch {
                 0
             },
             totals: if narrow { outputs } else { 0 },
-            partials: if blocks > 1 {
-                outputs.saturating_mul(blocks)
-            } else {
-                0
-            },
+            partials: partials(outputs, count),
         }
     }
 
@@ -129,6 +134,23 @@ pub fn reduce(
         ElementType::Float16 => floats::<f16>(kind, input, &layout, output, workspace, execution),
         ElementType::BFloat16 => floats::<bf16>(kind, input, &layout, output, workspace, execution),
         _ => integer::reduce(kind, input, &layout, output, workspace, execution),
+    }
+}
+
+/// Bytes of a number that elements of this type are computed in.
+pub(crate) fn real_size(element_type: ElementType) -> usize {
+    if element_type == ElementType::Float64 {
+        8
+    } else {
+        4
+    }
+}
+
+/// Numbers that [`Pass::run`] takes for the blocks of `outputs` rows of `count` elements.
+pub(crate) fn partials(outputs: usize, count: usize) -> usize {
+    match count.div_ceil(BLOCK) {
+        0 | 1 => 0,
+        blocks => outputs.saturating_mul(blocks),
     }
 }
 
@@ -266,7 +288,10 @@ impl<T: Numeric> Pass<'_, T> {
             let panels = panels(columns);
             let groups = target.len() / columns;
             let per_unit = count.min(BLOCK) * columns.min(PANEL);
-            let spec = execution.spec(groups * panels, per_unit, 100, "columns");
+            let mut spec = execution.spec(groups * panels, per_unit, 100, "columns");
+            spec.grain = spec
+                .grain
+                .max(neighbours(spec.total, execution.lanes.count()));
             let target = DisjointSlice::new(target);
             execution.lanes.region(&COLUMNS, spec, |chunk| {
                 dispatch(
@@ -434,44 +459,56 @@ impl<T: Numeric, O: Operation<T::Real>> SimdOp for ColumnUnits<'_, T, O> {
     fn eval<I: Isa>(self, isa: I) {
         let reduced = &self.pass.layout.reduced;
         let panels = panels(self.columns);
+        let mut strip = Strip::new();
         if reduced.sizes.len() > 1 {
             let mut offsets = [0; BLOCK];
-            for unit in self.range.clone() {
-                let (start, block, rows) = self.place(unit, panels);
+            for units in self.neighbours(panels) {
+                let (start, block, rows) = self.place(units.start, panels);
                 reduced.offsets(block * BLOCK, &mut offsets[..rows]);
                 let place = Place {
                     start,
                     step: 0,
                     offsets: &offsets[..rows],
                 };
-                self.unit(isa, unit, panels, rows, place);
+                self.units(isa, units, panels, rows, place, &mut strip);
             }
             return;
         }
         let step = reduced.strides.first().copied().unwrap_or(0);
-        for unit in self.range.clone() {
-            let (start, block, rows) = self.place(unit, panels);
+        for units in self.neighbours(panels) {
+            let (start, block, rows) = self.place(units.start, panels);
             let place = Place {
                 start: start + block * BLOCK * step,
                 step,
                 offsets: &[],
             };
-            self.unit(isa, unit, panels, rows, place);
+            self.units(isa, units, panels, rows, place, &mut strip);
         }
     }
 }
 
 impl<T: Numeric, O: Operation<T::Real>> ColumnUnits<'_, T, O> {
-    /// Columns of a unit.
+    /// The range in pieces of one group each.
+    fn neighbours(&self, panels: usize) -> impl Iterator<Item = Range<usize>> {
+        let end = self.range.end;
+        let mut unit = self.range.start;
+        std::iter::from_fn(move || {
+            let start = unit;
+            unit = end.min((start / panels + 1) * panels);
+            (start < end).then_some(start..unit)
+        })
+    }
+
+    /// Columns of neighbouring units.
     #[inline(always)]
-    fn panel(&self, unit: usize, panels: usize) -> Range<usize> {
-        let panel = unit % panels;
-        let end = if panel + 1 == panels {
+    fn panels(&self, units: &Range<usize>, panels: usize) -> Range<usize> {
+        let start = units.start % panels * PANEL;
+        let end = if units.end.is_multiple_of(panels) {
             self.columns
         } else {
-            (panel + 1) * PANEL
+            start + units.len() * PANEL
         };
-        panel * PANEL..end
+        start..end
     }
 
     /// First element of a unit's columns, its block, and the rows of that.
@@ -480,14 +517,22 @@ impl<T: Numeric, O: Operation<T::Real>> ColumnUnits<'_, T, O> {
         let Layout { kept, reduced, .. } = self.pass.layout;
         let group = unit / panels;
         let (outer, block) = (group / self.blocks, group % self.blocks);
-        let start = kept.offset(outer * self.columns) + self.panel(unit, panels).start;
+        let start = kept.offset(outer * self.columns) + unit % panels * PANEL;
         (start, block, BLOCK.min(reduced.len() - block * BLOCK))
     }
 
     #[inline(always)]
-    fn unit<I: Isa>(&self, isa: I, unit: usize, panels: usize, rows: usize, place: Place<'_>) {
-        let columns = self.panel(unit, panels);
-        let group = unit / panels;
+    fn units<I: Isa>(
+        &self,
+        isa: I,
+        units: Range<usize>,
+        panels: usize,
+        rows: usize,
+        place: Place<'_>,
+        strip: &mut Strip,
+    ) {
+        let columns = self.panels(&units, panels);
+        let group = units.start / panels;
         let first = group / self.blocks * self.columns + columns.start;
         let shifts = if self.pass.shifts.is_empty() {
             &[]
@@ -495,9 +540,9 @@ impl<T: Numeric, O: Operation<T::Real>> ColumnUnits<'_, T, O> {
             &self.pass.shifts[first..first + columns.len()]
         };
         let from = group * self.columns + columns.start;
-        // SAFETY: each unit of the region owns one panel of one group and is run once.
+        // SAFETY: each unit of the region owns one panel of one group and is run once; these are neighbours.
         let target = unsafe { self.target.part(from..from + columns.len()) };
-        column::block::<T, O, I>(isa, self.pass.source, rows, place, shifts, target);
+        column::block::<T, O, I>(isa, self.pass.source, rows, place, shifts, target, strip);
         if self.blocks == 1 {
             self.pass.finish(isa, first, target);
         }

@@ -1,12 +1,12 @@
 use crate::apply::{Difference, Parameter, ScaledExponential, apply, line};
 use crate::execution::SHORT;
 use crate::layout::{Layout, Pattern};
-use crate::operation::{ExponentialSum, Maximum, Sum};
-use crate::real::{Numeric, Real};
-use crate::reduce::{Pass, scratch};
-use crate::row::{self, LANES, TOGETHER, together};
-use crate::{BLOCK, Execution, ReduceError, SOFTMAX};
-use onl_simd::{Isa, MAXIMUM_F32_LANES, SimdOp, dispatch};
+use crate::operation::{ExponentialSum, Largest, Maximum, Sum};
+use crate::real::{Numeric, Real, for_floats};
+use crate::reduce::{Pass, partials, real_size, scratch};
+use crate::row::{self, TOGETHER, together};
+use crate::{Execution, ReduceError, SOFTMAX};
+use onl_simd::{Isa, SimdOp, dispatch};
 use onl_tensor::{ElementType, TensorView, TensorViewMut, bf16, f16};
 
 /// Scratch bytes that [`softmax`] needs for rows of `length` elements at a distance of `inner`, `outer · inner` of
@@ -20,19 +20,14 @@ pub fn softmax_workspace(
     if inner == 1 && length <= SHORT {
         return 0;
     }
-    let size = if element_type == ElementType::Float64 {
-        8
-    } else {
-        4
-    };
-    column_scratch(outer.saturating_mul(inner), length).saturating_mul(size)
+    column_scratch(outer.saturating_mul(inner), length).saturating_mul(real_size(element_type))
 }
 
 /// Values of scratch: maxima, sums, and partials of rows of several blocks.
 fn column_scratch(outputs: usize, length: usize) -> usize {
-    let blocks = length.div_ceil(BLOCK);
-    let partials = if blocks > 1 { blocks } else { 0 };
-    outputs.saturating_mul(2 + partials)
+    outputs
+        .saturating_mul(2)
+        .saturating_add(partials(outputs, length))
 }
 
 /// Softmax (or its logarithm) of `outer · inner` rows: element `k` of row `(o, i)` is
@@ -65,16 +60,11 @@ pub fn softmax(
         return Ok(());
     }
     let shape = [outer, length, inner];
-    match input.element_type() {
-        ElementType::Float32 => run::<f32>(input, shape, logarithm, output, workspace, execution),
-        ElementType::Float64 => run::<f64>(input, shape, logarithm, output, workspace, execution),
-        ElementType::Float16 => run::<f16>(input, shape, logarithm, output, workspace, execution),
-        ElementType::BFloat16 => run::<bf16>(input, shape, logarithm, output, workspace, execution),
-        element_type => Err(ReduceError::ElementType {
-            operation: "softmax",
-            element_type,
-        }),
-    }
+    for_floats!(
+        input.element_type(),
+        "softmax",
+        run(input, shape, logarithm, output, workspace, execution)
+    )
 }
 
 fn run<T: Numeric>(
@@ -151,29 +141,33 @@ impl<T: Numeric> SimdOp for Rows<'_, T> {
         let length = self.length;
         let elements = together(length) * length;
         let groups = self.source.chunks(elements);
+        let mut masked = false;
         for (sources, targets) in groups.zip(self.target.chunks_mut(elements)) {
             let rows = sources.chunks_exact(length);
+            // A NaN makes NaN of every result, by way of its own exponential.
             let mut largest = [T::Real::ZERO; TOGETHER];
             for (source, largest) in rows.clone().zip(&mut largest) {
-                *largest = row::row::<T, Maximum, I>(isa, source, T::Real::ZERO);
+                *largest = row::row::<T, Largest, I>(isa, source, T::Real::ZERO);
             }
             let mut sums = [T::Real::ZERO; TOGETHER];
-            if !self.logarithm
-                && let Some(targets) = T::as_reals(targets)
-            {
+            if let Some(targets) = T::as_reals(targets) {
                 let results = targets.chunks_exact_mut(length);
-                for (((source, target), &largest), sum) in
-                    rows.zip(results).zip(&largest).zip(&mut sums)
-                {
-                    *sum = exponentials::<T, I>(isa, source, target, largest);
+                for ((source, target), &largest) in rows.clone().zip(results).zip(&largest) {
+                    T::Real::exp_row(isa, source, largest, target, &mut masked);
                 }
-                for (target, &sum) in targets.chunks_exact_mut(length).zip(&sums) {
-                    scale::<T::Real, I>(isa, target, T::Real::ONE.over(sum));
+                for (target, sum) in targets.chunks_exact(length).zip(&mut sums) {
+                    *sum = row::row::<T::Real, Sum, I>(isa, target, T::Real::ZERO);
                 }
-                continue;
-            }
-            for ((source, &largest), sum) in rows.clone().zip(&largest).zip(&mut sums) {
-                *sum = row::row::<T, ExponentialSum, I>(isa, source, largest);
+                if !self.logarithm {
+                    for (target, &sum) in targets.chunks_exact_mut(length).zip(&sums) {
+                        scale::<T::Real, I>(isa, target, T::Real::ONE.over(sum));
+                    }
+                    continue;
+                }
+            } else {
+                for ((source, &largest), sum) in rows.clone().zip(&largest).zip(&mut sums) {
+                    *sum = row::row::<T, ExponentialSum, I>(isa, source, largest);
+                }
             }
             let results = targets.chunks_exact_mut(length);
             for (((source, target), &largest), &sum) in rows.zip(results).zip(&largest).zip(&sums) {
@@ -197,66 +191,6 @@ impl<T: Numeric> SimdOp for Rows<'_, T> {
     }
 }
 
-/// Writes eˣ⁻ᵐ of a row and gives their sum in the order of the crate.
-#[inline(always)]
-fn exponentials<T: Numeric, I: Isa>(
-    isa: I,
-    source: &[T],
-    target: &mut [T::Real],
-    largest: T::Real,
-) -> T::Real {
-    let mut sum = T::Real::ZERO;
-    let blocks = source.chunks(BLOCK).zip(target.chunks_mut(BLOCK));
-    for (index, (source, target)) in blocks.enumerate() {
-        let part = exponentials_of_block::<T, I>(isa, source, target, largest);
-        sum = if index == 0 { part } else { sum.plus(part) };
-    }
-    sum
-}
-
-#[inline(always)]
-fn exponentials_of_block<T: Numeric, I: Isa>(
-    isa: I,
-    source: &[T],
-    target: &mut [T::Real],
-    largest: T::Real,
-) -> T::Real {
-    let width = <T::Real as Real>::lanes::<I>();
-    let shift = T::Real::splat(isa, largest);
-    let mut lanes = T::Real::splat64(isa, T::Real::ZERO);
-    let mut sources = source.chunks_exact(LANES);
-    let mut targets = target.chunks_exact_mut(LANES);
-    for (source, target) in sources.by_ref().zip(targets.by_ref()) {
-        let mut x = row::load64::<T, I>(isa, source);
-        for vector in x.as_mut() {
-            *vector = T::Real::sub(isa, *vector, shift);
-        }
-        let x = T::Real::exp64(isa, x);
-        for (v, (total, &x)) in lanes.as_mut().iter_mut().zip(x.as_ref()).enumerate() {
-            <T::Real as Numeric>::store(isa, x, &mut target[v * width..]);
-            *total = T::Real::add(isa, *total, x);
-        }
-    }
-    let rest = sources.remainder().chunks(width);
-    let targets = targets.into_remainder().chunks_mut(width);
-    for ((source, target), total) in rest.zip(targets).zip(lanes.as_mut()) {
-        if source.len() == width {
-            let x = T::Real::exp(isa, T::Real::sub(isa, T::load(isa, source), shift));
-            <T::Real as Numeric>::store(isa, x, target);
-            *total = T::Real::add(isa, *total, x);
-        } else {
-            // Lanes that are filled have an ordinary exponential, 1, of which nothing is added.
-            let x = T::load_partial(isa, source, largest);
-            let x = T::Real::exp(isa, T::Real::sub(isa, x, shift));
-            <T::Real as Numeric>::store_partial(isa, x, target);
-            let there = [T::Real::ONE; MAXIMUM_F32_LANES];
-            let there = T::Real::load_partial(isa, &there[..source.len()], T::Real::ZERO);
-            *total = T::Real::add(isa, *total, T::Real::mul(isa, x, there));
-        }
-    }
-    row::fold::<T::Real, Sum, I>(isa, lanes)
-}
-
 #[inline(always)]
 fn scale<R: Real, I: Isa>(isa: I, target: &mut [R], factor: R) {
     let width = R::lanes::<I>();
@@ -276,8 +210,3 @@ fn scale<R: Real, I: Isa>(isa: I, target: &mut [R], factor: R) {
         <R as Numeric>::store_partial(isa, x, part);
     }
 }
-
-const _: () = assert!(
-    BLOCK.is_multiple_of(LANES),
-    "blocks hold whole rounds of the lanes"
-);

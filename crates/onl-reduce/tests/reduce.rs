@@ -133,12 +133,16 @@ proptest! {
 #[test]
 fn rows_of_several_blocks_keep_the_order() {
     let kinds = [ReduceKind::Sum, ReduceKind::Max, ReduceKind::SumSquare];
-    let cases: [(&[usize], &[bool]); 5] = [
+    let cases: [(&[usize], &[bool]); 8] = [
         (&[2, 10_000], &[false, true]),
         (&[9_000, 5], &[true, false]),
         (&[4_097, 1], &[true, true]),
         (&[3, 70, 90], &[true, false, true]),
         (&[90, 3, 70, 2], &[true, false, true, false]),
+        // Many rows of many columns.
+        (&[4_200, 155], &[true, false]),
+        (&[2, 330, 600], &[false, true, false]),
+        (&[110, 2, 3, 140], &[true, false, true, false]),
     ];
     for (dims, axes) in cases {
         let values = numbers(dims.iter().product(), 7);

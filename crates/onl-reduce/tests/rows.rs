@@ -3,9 +3,11 @@
 mod common;
 
 use common::{everywhere, numbers, ordered, same_bits};
+use onl_cpu::IsaTier;
 use onl_reduce::{
     Execution, LayerNorm, layer_norm, layer_norm_workspace, softmax, softmax_workspace,
 };
+use onl_simd::math::{Exp, map};
 use onl_tensor::{AlignedBuffer, Element, ElementType, TensorView, TensorViewMut, f16};
 
 fn run_softmax<T: Element>(
@@ -127,6 +129,45 @@ fn masked_and_special_rows() {
         }
         let large = run_softmax([1, 2, 1], false, &[1e30, 1e30], execution);
         assert_eq!(large, [0.5, 0.5], "{name}");
+    });
+}
+
+#[test]
+fn masked_rows_follow_the_stated_order() {
+    let (count, length) = (6, 333);
+    let mut values = numbers(count * length, 31);
+    for (row, values) in values.chunks_exact_mut(length).enumerate() {
+        for (k, x) in values.iter_mut().enumerate() {
+            match row {
+                1 if k % 2 == 1 => *x = f32::NEG_INFINITY,
+                2 if k >= 70 => *x = f32::NEG_INFINITY,
+                // Exponentials that are normal, denormal and nothing.
+                3 => *x *= 15.0,
+                4 if k == 200 => *x = f32::NAN,
+                5 if k != 330 => *x = -1e30,
+                _ => {}
+            }
+        }
+    }
+    let mut softmax = Vec::new();
+    for row in values.chunks_exact(length) {
+        let largest = row.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+        let differences: Vec<f32> = row.iter().map(|x| x - largest).collect();
+        let mut exponentials = vec![0.0; length];
+        map::<Exp>(IsaTier::Scalar, &differences, &mut exponentials);
+        let sum = ordered(&exponentials, 0.0, |a, b| a + b, |a, b| a + b);
+        softmax.extend(exponentials.iter().map(|e| {
+            if sum.is_nan() {
+                f32::NAN
+            } else {
+                e * (1.0 / sum)
+            }
+        }));
+    }
+    assert!(softmax.iter().any(|y| y.is_subnormal()));
+    everywhere(|execution, name| {
+        let result = run_softmax([count, length, 1], false, &values, execution);
+        assert!(same_bits(&result, &softmax), "{name}");
     });
 }
 

@@ -4,6 +4,9 @@ use onl_cpu::IsaTier;
 use onl_simd::{Isa, SimdOp, dispatch};
 use onl_tensor::{Element, bf16, f16};
 
+/// Vectors of a turn of a loop.
+const TOGETHER: usize = 4;
+
 /// A 16-bit float that vectors are widened from and narrowed to.
 pub(super) trait Short: Element {
     fn load<I: Isa>(isa: I, source: &[Self]) -> I::F32;
@@ -55,8 +58,16 @@ impl<T: Short> SimdOp for Widen<'_, T> {
     #[inline(always)]
     fn eval<I: Isa>(self, isa: I) {
         let lanes = I::F32_LANES;
-        let mut source = self.source.chunks_exact(lanes);
-        let mut target = self.target.chunks_exact_mut(lanes);
+        let mut source = self.source.chunks_exact(TOGETHER * lanes);
+        let mut target = self.target.chunks_exact_mut(TOGETHER * lanes);
+        for (s, t) in source.by_ref().zip(target.by_ref()) {
+            for vector in 0..TOGETHER {
+                let at = vector * lanes;
+                isa.store_f32(T::load(isa, &s[at..]), &mut t[at..]);
+            }
+        }
+        let mut source = source.remainder().chunks_exact(lanes);
+        let mut target = target.into_remainder().chunks_exact_mut(lanes);
         for (s, t) in source.by_ref().zip(target.by_ref()) {
             isa.store_f32(T::load(isa, s), t);
         }
@@ -80,8 +91,16 @@ impl<T: Short> SimdOp for Narrow<'_, T> {
     #[inline(always)]
     fn eval<I: Isa>(self, isa: I) {
         let lanes = I::F32_LANES;
-        let mut source = self.source.chunks_exact(lanes);
-        let mut target = self.target.chunks_exact_mut(lanes);
+        let mut source = self.source.chunks_exact(TOGETHER * lanes);
+        let mut target = self.target.chunks_exact_mut(TOGETHER * lanes);
+        for (s, t) in source.by_ref().zip(target.by_ref()) {
+            for vector in 0..TOGETHER {
+                let at = vector * lanes;
+                T::store(isa, isa.load_f32(&s[at..]), &mut t[at..]);
+            }
+        }
+        let mut source = source.remainder().chunks_exact(lanes);
+        let mut target = target.into_remainder().chunks_exact_mut(lanes);
         for (s, t) in source.by_ref().zip(target.by_ref()) {
             T::store(isa, isa.load_f32(s), t);
         }
