@@ -11,6 +11,10 @@ use onl_simd::Isa;
 /// Bytes of a cache line.
 const LINE: usize = 64;
 
+/// Most bytes from one source line to the next of blocks that are turned in squares.
+#[cfg(target_arch = "x86_64")]
+const NEAR: usize = 1024;
+
 /// A register of 16-byte pieces.
 trait Register: Copy {
     /// Number of pieces.
@@ -339,6 +343,10 @@ impl<T: Unit> Block<T> {
                 }
                 #[cfg(target_arch = "x86_64")]
                 IsaTier::Avx2 => {
+                    // Registers of fewer lines pay where lines are near each other.
+                    if W >= 4 && self.column_step.unsigned_abs() * W <= NEAR {
+                        self.squares::<W, R>(&mut column);
+                    }
                     self.strips::<std::arch::x86_64::__m256i, W, R>(&mut column);
                     self.strips::<std::arch::x86_64::__m128i, W, R>(&mut column);
                 }
@@ -434,6 +442,53 @@ impl<T: Unit> Block<T> {
                 row += R;
             }
             *column = first + width;
+        }
+    }
+
+    /// As [`strips`](Self::strips), of squares of as many rows as columns: a load takes what a register holds of one
+    /// column, and halves of registers change places at the end.
+    ///
+    /// # Safety
+    /// As [`turn_width`](Self::turn_width), and the tier has AVX2.
+    #[cfg(target_arch = "x86_64")]
+    #[inline(always)]
+    unsafe fn squares<const W: usize, const R: usize>(&self, column: &mut usize) {
+        use std::arch::x86_64::*;
+        let side = 2 * R;
+        if self.columns < side || self.rows < side {
+            return;
+        }
+        while *column < self.columns {
+            let first = (*column).min(self.columns - side);
+            let mut row = 0;
+            while row < self.rows {
+                let top = row.min(self.rows - side);
+                // SAFETY: the square from here lies inside the block; the caller's promise.
+                unsafe {
+                    let source = self.source.offset(first as isize * self.column_step);
+                    let source = source.add(top).cast::<u8>();
+                    let step = self.column_step * W as isize;
+                    let mut low = [_mm256_setzero_si256(); R];
+                    let mut high = low;
+                    for k in 0..R {
+                        let line = source.offset(k as isize * step);
+                        low[k] = _mm256_loadu_si256(line.cast());
+                        high[k] = _mm256_loadu_si256(line.offset(R as isize * step).cast());
+                    }
+                    interleave::<_, W, R>(&mut low);
+                    interleave::<_, W, R>(&mut high);
+                    for k in 0..R {
+                        let target = self.target.add((top + k) * self.row_step + first);
+                        let halves = _mm256_permute2x128_si256::<0x20>(low[k], high[k]);
+                        _mm256_storeu_si256(target.cast(), halves);
+                        let target = target.add(R * self.row_step);
+                        let halves = _mm256_permute2x128_si256::<0x31>(low[k], high[k]);
+                        _mm256_storeu_si256(target.cast(), halves);
+                    }
+                }
+                row += side;
+            }
+            *column = first + side;
         }
     }
 
