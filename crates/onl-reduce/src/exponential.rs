@@ -1,7 +1,7 @@
 //! Exponentials of f32 numbers that are at most 0, or NaN: of a row from which its maximum was subtracted.
 
 use crate::real::{Numeric, Real};
-use onl_simd::{Isa, math};
+use onl_simd::{Isa, Paired, math};
 
 /// Elements whose domain is tested at once.
 const PIECE: usize = 128;
@@ -68,10 +68,24 @@ pub(crate) fn row<T: Numeric<Real = f32>, I: Isa>(
     let shifts = isa.splat_f32(shift);
     let pieces = source[..whole].chunks(PIECE);
     for (source, target) in pieces.zip(target.chunks_mut(PIECE)) {
-        let vectors = source.chunks_exact(width);
         if !*masked {
             let mut all = ordinary(isa, isa.splat_f32(0.0));
-            for (source, target) in vectors.clone().zip(target.chunks_exact_mut(width)) {
+            let (mut sources, mut targets) = (
+                source.chunks_exact(2 * width),
+                target.chunks_exact_mut(2 * width),
+            );
+            for (source, target) in (&mut sources).zip(&mut targets) {
+                let x = [
+                    isa.sub_f32(T::load(isa, source), shifts),
+                    isa.sub_f32(T::load(isa, &source[width..]), shifts),
+                ];
+                all = isa.and_m32(all, isa.and_m32(ordinary(isa, x[0]), ordinary(isa, x[1])));
+                let [low, high] = math::exp_ordinary(Paired(isa), x);
+                isa.store_f32(low, target);
+                isa.store_f32(high, &mut target[width..]);
+            }
+            let (source, target) = (sources.remainder(), targets.into_remainder());
+            if !source.is_empty() {
                 let x = isa.sub_f32(T::load(isa, source), shifts);
                 all = isa.and_m32(all, ordinary(isa, x));
                 isa.store_f32(math::exp_ordinary(isa, x), target);
@@ -79,7 +93,10 @@ pub(crate) fn row<T: Numeric<Real = f32>, I: Isa>(
             *masked = isa.any_m32(isa.not_m32(all));
         }
         if *masked {
-            for (source, target) in vectors.zip(target.chunks_exact_mut(width)) {
+            for (source, target) in source
+                .chunks_exact(width)
+                .zip(target.chunks_exact_mut(width))
+            {
                 let x = isa.sub_f32(T::load(isa, source), shifts);
                 isa.store_f32(exp(isa, x), target);
             }

@@ -33,7 +33,6 @@
 //! ```
 
 use crate::Isa;
-use crate::math::{EXP_ORDINARY_LIMIT, exp, exp_ordinary};
 use half::{bf16, f16};
 
 /// Elements of a block.
@@ -226,34 +225,4 @@ folds! {
     fold_min_f64, f64, F64x64, F64_LANES, store_f64, swap_f64, min_f64;
     /// Product of the 64 virtual lanes.
     fold_product_f64, f64, F64x64, F64_LANES, store_f64, swap_f64, mul_f64;
-}
-
-/// eˣ of 64 virtual lanes that are at most 0, or NaN; bits as [`exp`]. One test serves all lanes where no result is
-/// denormal, and one more where every result is 0, as in masked parts of a row.
-#[inline(always)]
-pub fn exp_block<I: Isa>(isa: I, mut x: I::F32x64) -> I::F32x64 {
-    let lowest = isa.splat_f32(-EXP_ORDINARY_LIMIT);
-    let mut ordinary = isa.le_f32(lowest, x.as_ref()[0]);
-    for &vector in &x.as_ref()[1..] {
-        ordinary = isa.and_m32(ordinary, isa.le_f32(lowest, vector));
-    }
-    if !isa.any_m32(isa.not_m32(ordinary)) {
-        for vector in x.as_mut() {
-            *vector = exp_ordinary(isa, *vector);
-        }
-        return x;
-    }
-    // e⁻¹⁰⁴ is less than half of the smallest denormal.
-    let nothing = isa.splat_f32(-104.0);
-    let mut gone = isa.lt_f32(x.as_ref()[0], nothing);
-    for &vector in &x.as_ref()[1..] {
-        gone = isa.and_m32(gone, isa.lt_f32(vector, nothing));
-    }
-    if !isa.any_m32(isa.not_m32(gone)) {
-        return isa.splat_f32x64(0.0);
-    }
-    for vector in x.as_mut() {
-        *vector = exp(isa, *vector);
-    }
-    x
 }
