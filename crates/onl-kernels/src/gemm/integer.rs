@@ -17,7 +17,7 @@ use std::marker::PhantomData;
 
 pub(super) static REGION: RegionSite = region_site!("gemm.integer_rows");
 pub(super) const IMPLEMENTATION: &str = "rows";
-pub(super) const REVISION: u32 = 2;
+pub(super) const REVISION: u32 = 3;
 
 struct IntegerMatMul<T> {
     /// Sizes count multiply-adds.

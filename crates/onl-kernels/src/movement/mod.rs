@@ -23,7 +23,7 @@ use onl_tensor::ElementType;
 use support::{BYTE_TYPES, Identity};
 
 /// Revision of the family's bodies, which share their mechanisms.
-const REVISION: u32 = 2;
+const REVISION: u32 = 3;
 
 /// Sizes that calibration measures, in elements.
 const SIZES: &[usize] = &[

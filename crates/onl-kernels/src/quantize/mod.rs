@@ -22,7 +22,7 @@ use onl_snapshot::{KernelKey, ParallelConfig, Tuned, TunedConfig};
 use onl_tensor::{ElementType, Shape};
 
 const IMPLEMENTATION: &str = "vector";
-const REVISION: u32 = 1;
+const REVISION: u32 = 2;
 
 const FLOATS: &[ElementType] = &[
     ElementType::Float32,

@@ -35,7 +35,7 @@ const ANY_SCALES: &[ElementType] = &[
     ElementType::BFloat16,
 ];
 const IMPLEMENTATION: &str = "packed";
-const REVISION: u32 = 1;
+const REVISION: u32 = 2;
 /// Operator set from which scales may have 16 bits.
 const SHORT_SCALES: i64 = 21;
 
