@@ -19,7 +19,8 @@ pub struct Example {
 /// What one run of an [`Example`] has to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Work {
-    /// Floating-point operations, a multiply-add counting as two; 0 for operators that are not products.
+    /// Floating-point operations, a multiply-add counting as two; 0 for operators that are not products, and for products of
+    /// integers, whose instructions have other ceilings.
     pub flops: u64,
     /// Bytes of inputs and outputs; an output that is not a product's counts as the largest input.
     pub bytes: u64,
@@ -102,8 +103,8 @@ impl Example {
         }
     }
 
-    /// Operations and output bytes of the product of the first input and input `b`; the output's type is that of the
-    /// first input, unless another is given.
+    /// Floating-point operations and output bytes of the product of the first input and input `b`; the output's type is that
+    /// of the first input, unless another is given.
     fn product(&self, b: usize, output_type: Option<ElementType>) -> Option<(u64, u64)> {
         let operand = |index: usize| {
             let input = self.inputs.get(index)?.as_ref()?;
@@ -127,9 +128,14 @@ impl Example {
             elements.checked_div(matrix).unwrap_or(0)
         };
         let outputs = batch(a, m * k).max(batch(b, k * n)) * m * n;
+        let flops = if element_type.is_float() {
+            2 * (outputs * k) as u64
+        } else {
+            0
+        };
         let element_type = output_type.unwrap_or(element_type);
         let bytes = onl_tensor::byte_length(element_type, &[outputs]).ok()?;
-        Some((2 * (outputs * k) as u64, bytes as u64))
+        Some((flops, bytes as u64))
     }
 
     /// The example with one attribute more.
@@ -205,6 +211,17 @@ mod tests {
             .with_attribute("transA", Attribute::Int(1))
             .with_attribute("transB", Attribute::Int(1));
         assert_eq!(transposed.work("Gemm"), expected);
+    }
+
+    #[test]
+    fn products_of_integers_do_no_floating_point_operations() {
+        let bytes = |dims| ExampleInput::random(ElementType::UInt8, dims);
+        let work = Example::new("case", vec![bytes(&[2, 5]), bytes(&[5, 3])]).work("MatMulInteger");
+        let expected = Work {
+            flops: 0,
+            bytes: 2 * 5 + 5 * 3 + 4 * 2 * 3,
+        };
+        assert_eq!(work, expected);
     }
 
     #[test]

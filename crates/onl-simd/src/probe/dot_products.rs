@@ -20,7 +20,10 @@ pub fn dot_products(rounds: u32) -> Option<(i32, u64)> {
     // SAFETY: the processor has the features.
     return Some(unsafe { x86::chains(rounds) });
     #[cfg(not(target_arch = "x86_64"))]
-    None
+    {
+        let _ = rounds;
+        None
+    }
 }
 
 #[cfg(target_arch = "x86_64")]
