@@ -223,3 +223,36 @@ fn small_runs_that_follow_each_other_wake_sleeping_lanes_together() {
         );
     }
 }
+
+#[test]
+#[allow(clippy::disallowed_methods)] // the thread that holds the lanes is a user's
+fn a_session_that_was_planned_while_lanes_were_taken_runs_with_all_of_them() {
+    let input = input();
+    let (stopped, started) = (AtomicBool::new(false), AtomicBool::new(false));
+    let sessions: Vec<Session> = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            // The lanes of this executor are in use nearly all the time.
+            let busy = session(2, model());
+            while !stopped.load(Ordering::Acquire) {
+                busy.run(&named(&input)).expect("the model runs");
+                started.store(true, Ordering::Release);
+            }
+        });
+        while !started.load(Ordering::Acquire) {
+            std::thread::yield_now();
+        }
+        let planned = (0..20).map(|_| {
+            let session = session(2, model());
+            session.run(&named(&input)).expect("the model runs");
+            session
+        });
+        let planned = planned.collect();
+        stopped.store(true, Ordering::Release);
+        planned
+    });
+    for session in sessions {
+        for _ in 0..2 {
+            session.run(&named(&input)).expect("the model runs");
+        }
+    }
+}

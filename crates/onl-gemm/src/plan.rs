@@ -69,6 +69,8 @@ pub(crate) enum AForm {
 
 /// Panels from which a copy of A into slivers pays.
 const SLIVER_PANELS: usize = 16;
+/// Panels, at least, of a chunk that begins with such a copy.
+const COPYING_PANELS: usize = 8;
 /// Most steps of k that are as well read in place.
 const SLIVER_DEPTH: usize = 128;
 /// Steps of k in a slice of a B that is transposed while it is packed for few rows: the panel stays in the
@@ -283,7 +285,7 @@ impl Plan {
                     .clamp(1, units.max(1)),
                 copying_grain: match a_form {
                     AForm::InPlace | AForm::Rows => 1,
-                    AForm::Slivers => SLIVER_PANELS,
+                    AForm::Slivers => COPYING_PANELS,
                 },
                 chunks_per_participant: config.chunks_per_participant.max(1),
                 minimum_tasks: config.minimum_tasks,

@@ -33,7 +33,7 @@ pub(crate) fn run_node(
     inputs: &[Option<Value>],
     lanes: Lanes<'_>,
 ) -> Result<SmallVec<[Option<Value>; 2]>, KernelError> {
-    run_node_recording(node, inputs, lanes, &mut 0).map(|(outputs, _)| outputs)
+    run_node_recording(node, inputs, lanes, lanes.count(), &mut 0).map(|(outputs, _)| outputs)
 }
 
 type NodeOutputs = (SmallVec<[Option<Value>; 2]>, SmallVec<[Option<usize>; 2]>);
@@ -42,6 +42,7 @@ fn run_node_recording(
     node: &PreparedNode,
     inputs: &[Option<Value>],
     lanes: Lanes<'_>,
+    participants: usize,
     most_workspace: &mut usize,
 ) -> Result<NodeOutputs, KernelError> {
     let views: InputViews<'_> = inputs
@@ -53,7 +54,9 @@ fn run_node_recording(
         .iter()
         .map(|v| v.map_or(&[][..], |v| v.dims()))
         .collect();
-    let bytes = node.kernel.workspace(&dims, lanes.count());
+    let bytes = node
+        .kernel
+        .workspace(&dims, lanes.count().max(participants));
     *most_workspace = (*most_workspace).max(bytes);
     let mut workspace = AlignedBuffer::zeroed(bytes)?;
     let mut slots: SmallVec<[OutputSlot; 2]> =
@@ -87,12 +90,13 @@ fn run_node_recording(
 }
 
 /// Runs a whole graph without a plan. `lanes_of` gives the lanes of the node at each position, and
-/// whether its time is recorded.
+/// whether its time is recorded; a later run, whose team may be larger, has at most `participants`.
 pub(crate) fn record<'l>(
     graph: &PreparedGraph,
     inputs: &[(ValueId, Value)],
     keep: &dyn Fn(ValueId) -> bool,
     lanes_of: &dyn Fn(usize) -> (Lanes<'l>, bool),
+    participants: usize,
 ) -> Result<Recording, RunError> {
     let count = graph.value_count();
     let mut values: Vec<Option<Value>> = vec![None; count];
@@ -130,7 +134,8 @@ pub(crate) fn record<'l>(
         }
         let timer = timed.then(|| lanes.time_node(step as u32));
         let (outputs, aliases) =
-            run_node_recording(node, &arguments, lanes, &mut workspace).map_err(fail)?;
+            run_node_recording(node, &arguments, lanes, participants, &mut workspace)
+                .map_err(fail)?;
         drop(timer);
         for ((id, output), alias) in node.outputs.iter().zip(outputs).zip(aliases) {
             let Some(id) = *id else { continue };

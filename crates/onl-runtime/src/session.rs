@@ -385,9 +385,13 @@ impl RuntimeSession {
         let run = self.enter(recorded, false)?;
         let lanes = run.lanes();
         let known = &self.knowledge.value_known;
-        let recording = record(&self.graph, &given, &|id| known[id.index()], &|step| {
-            (lanes.for_node(step as u32), true)
-        })?;
+        let recording = record(
+            &self.graph,
+            &given,
+            &|id| known[id.index()],
+            &|step| (lanes.for_node(step as u32), true),
+            self.options.executor.participants(),
+        )?;
         let divisible_ns = run.divisible_ns();
         drop(run);
         let outputs = self

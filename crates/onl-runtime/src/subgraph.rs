@@ -47,13 +47,17 @@ impl PreparedSubgraph for Body {
             .map(|(id, value)| (*id, value.clone()))
             .collect();
         // Regions of the body count for the node that the body belongs to.
-        let recording =
-            record(&self.graph, &given, &|_| false, &|_| (lanes, false)).map_err(|error| {
-                match error {
-                    RunError::Cancelled { cancelled, .. } => cancelled.into(),
-                    other => KernelError::Other(other.to_string()),
-                }
-            })?;
+        let recording = record(
+            &self.graph,
+            &given,
+            &|_| false,
+            &|_| (lanes, false),
+            lanes.count(),
+        )
+        .map_err(|error| match error {
+            RunError::Cancelled { cancelled, .. } => cancelled.into(),
+            other => KernelError::Other(other.to_string()),
+        })?;
         graph
             .outputs
             .iter()
