@@ -181,49 +181,6 @@ fn recorded_runs_tell_their_nodes_and_regions() {
     assert!(collector.dropped().is_none());
 }
 
-/// A chain of sums, each too small to be worth waking a lane for.
-fn small_model() -> Vec<u8> {
-    let mut builder = ModelBuilder::new(17).input("x0", ElementType::Float32, &[-1]);
-    for node in 0..2 {
-        let (from, to) = (format!("x{node}"), format!("x{}", node + 1));
-        builder = builder.node("Add", &[&from, "x0"], &[&to]);
-    }
-    builder.output("x2", ElementType::Float32).bytes()
-}
-
-#[test]
-fn small_runs_that_follow_each_other_wake_sleeping_lanes_together() {
-    if std::thread::available_parallelism().is_ok_and(|processors| processors.get() < 2) {
-        return;
-    }
-    let session = session(2, small_model());
-    let input = Tensor::from_slice(&[32_768], &vec![0.5f32; 32_768]).expect("sizes agree");
-    let collector = Collector::new(64);
-    let control = RunControl {
-        collector: Some(&collector),
-        ..RunControl::default()
-    };
-    let mut outputs = [Tensor::zeros(ElementType::Float32, &[32_768]).expect("memory")];
-    let mut divided = || {
-        session
-            .run_into_with(&[input.view()], &mut outputs, control)
-            .expect("the model runs");
-        let events = collector.drain();
-        events.regions.iter().any(|region| region.participants > 1)
-    };
-    divided();
-    // Long enough for lanes to fall asleep.
-    std::thread::sleep(Duration::from_millis(300));
-    let started = Instant::now();
-    while !divided() {
-        let waited = started.elapsed();
-        assert!(
-            waited < Duration::from_secs(30),
-            "no run woke the lanes within {waited:?}"
-        );
-    }
-}
-
 #[test]
 #[allow(clippy::disallowed_methods)] // the thread that holds the lanes is a user's
 fn a_session_that_was_planned_while_lanes_were_taken_runs_with_all_of_them() {
