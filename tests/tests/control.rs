@@ -213,3 +213,22 @@ fn a_session_that_was_planned_while_lanes_were_taken_runs_with_all_of_them() {
         }
     }
 }
+
+#[test]
+fn booleans_of_other_bytes_than_0_and_1_are_true_in_every_run() {
+    let model = ModelBuilder::new(17)
+        .input("x", ElementType::Bool, &[-1])
+        .node("Not", &["x"], &["y"])
+        .output("y", ElementType::Bool)
+        .bytes();
+    let session = session(1, model);
+    let input = onl::TensorView::from_bytes(ElementType::Bool, &[4], &[0, 1, 2, 255]);
+    let input = input.expect("as many bytes as elements");
+    let mut outputs = [Tensor::zeros(ElementType::Bool, &[4]).expect("memory")];
+    for run in 0..3 {
+        session
+            .run_into(&[input], &mut outputs)
+            .expect("the model runs");
+        assert_eq!(outputs[0].bytes(), [1, 0, 0, 0], "run {run}");
+    }
+}

@@ -283,7 +283,9 @@ impl RuntimeSession {
         for (spec, view) in self.inputs.iter().zip(inputs) {
             check_element_type(spec, view.element_type())?;
         }
-        if let Some(mut state) = self.planned_state(inputs) {
+        // Kernels rely on booleans of 0 and 1. Others are made so below, on the way without a plan.
+        let stray = inputs.iter().any(has_stray_booleans);
+        if !stray && let Some(mut state) = self.planned_state(inputs) {
             let result = self.follow(&mut state, inputs, outputs, control);
             self.keep(state);
             return result;
@@ -532,4 +534,10 @@ fn tensor_views(values: &[Value]) -> Option<SmallVec<[TensorView<'_>; 4]>> {
         .iter()
         .map(|value| value.as_tensor().map(Tensor::view))
         .collect()
+}
+
+/// Whether a view of booleans holds anything but 0 and 1.
+fn has_stray_booleans(view: &TensorView<'_>) -> bool {
+    let largest = |bytes: &[u8]| bytes.iter().fold(0, |largest, &byte| byte.max(largest));
+    view.element_type() == ElementType::Bool && largest(view.bytes()) > 1
 }
