@@ -181,6 +181,49 @@ fn recorded_runs_tell_their_nodes_and_regions() {
     assert!(collector.dropped().is_none());
 }
 
+/// A chain of sums, each too small to be worth waking a lane for.
+fn small_model() -> Vec<u8> {
+    let mut builder = ModelBuilder::new(17).input("x0", ElementType::Float32, &[-1]);
+    for node in 0..2 {
+        let (from, to) = (format!("x{node}"), format!("x{}", node + 1));
+        builder = builder.node("Add", &[&from, "x0"], &[&to]);
+    }
+    builder.output("x2", ElementType::Float32).bytes()
+}
+
+#[test]
+fn small_runs_that_follow_each_other_wake_sleeping_lanes_together() {
+    if std::thread::available_parallelism().is_ok_and(|processors| processors.get() < 2) {
+        return;
+    }
+    let session = session(2, small_model());
+    let input = Tensor::from_slice(&[32_768], &vec![0.5f32; 32_768]).expect("sizes agree");
+    let collector = Collector::new(64);
+    let control = RunControl {
+        collector: Some(&collector),
+        ..RunControl::default()
+    };
+    let mut outputs = [Tensor::zeros(ElementType::Float32, &[32_768]).expect("memory")];
+    let mut divided = || {
+        session
+            .run_into_with(&[input.view()], &mut outputs, control)
+            .expect("the model runs");
+        let events = collector.drain();
+        events.regions.iter().any(|region| region.participants > 1)
+    };
+    divided();
+    // Long enough for lanes to fall asleep.
+    std::thread::sleep(Duration::from_millis(300));
+    let started = Instant::now();
+    while !divided() {
+        let waited = started.elapsed();
+        assert!(
+            waited < Duration::from_secs(30),
+            "no run woke the lanes within {waited:?}"
+        );
+    }
+}
+
 #[test]
 #[allow(clippy::disallowed_methods)] // the thread that holds the lanes is a user's
 fn a_session_that_was_planned_while_lanes_were_taken_runs_with_all_of_them() {
@@ -230,5 +273,36 @@ fn booleans_of_other_bytes_than_0_and_1_are_true_in_every_run() {
             .run_into(&[input], &mut outputs)
             .expect("the model runs");
         assert_eq!(outputs[0].bytes(), [1, 0, 0, 0], "run {run}");
+    }
+}
+
+#[test]
+fn conditions_of_other_bytes_than_0_and_1_choose_the_first_operand_in_every_run() {
+    let model = ModelBuilder::new(17)
+        .input("condition", ElementType::Bool, &[-1])
+        .input("x", ElementType::Float32, &[-1])
+        .input("y", ElementType::Float32, &[-1])
+        .node("Where", &["condition", "x", "y"], &["z"])
+        .output("z", ElementType::Float32)
+        .bytes();
+    let session = session(1, model);
+    // A vector of conditions and a rest.
+    let conditions: Vec<u8> = (0..67).map(|i| [0, 1, 2, 128, 255][i % 5]).collect();
+    let condition = onl::TensorView::from_bytes(ElementType::Bool, &[67], &conditions);
+    let condition = condition.expect("as many bytes as elements");
+    let x = Tensor::from_slice(&[67], &[1.0f32; 67]).expect("sizes agree");
+    let y = Tensor::from_slice(&[67], &[-1.0f32; 67]).expect("sizes agree");
+    let expected: Vec<f32> = conditions
+        .iter()
+        .map(|&condition| if condition == 0 { -1.0 } else { 1.0 })
+        .collect();
+    let mut outputs = [Tensor::zeros(ElementType::Float32, &[67]).expect("memory")];
+    for run in 0..3 {
+        session
+            .run_into(&[condition, x.view(), y.view()], &mut outputs)
+            .expect("the model runs");
+        let given = outputs[0].view();
+        let given = given.as_slice::<f32>().expect("floats");
+        assert_eq!(given, expected, "run {run}");
     }
 }

@@ -10,6 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use tokens::{Source, sha256_hex};
 
 /// The committed list, from the root of the workspace.
@@ -28,6 +29,9 @@ pub struct RevisionArguments {
     /// Write the digests of bodies whose revision was bumped, and of new ones.
     #[arg(long)]
     accept: bool,
+    /// The built `onl` whose kernel table is compared; built anew without it.
+    #[arg(long, value_name = "PATH")]
+    onl: Option<PathBuf>,
 }
 
 /// The committed list.
@@ -108,17 +112,16 @@ struct InventoryParameter {
 
 /// Compares the list with the sources and the kernel table of this workspace.
 pub fn check_workspace(arguments: &RevisionArguments) -> Result<()> {
-    let json = process::output(process::cargo().args([
-        "run",
-        "--quiet",
-        "--package",
-        "onl-cli",
-        "--",
-        "inventory",
-        "--no-profiles",
-        "--json",
-    ]))?;
     let root = process::workspace();
+    let mut onl = match &arguments.onl {
+        Some(path) => Command::new(root.join(path)),
+        None => {
+            let mut run = process::cargo();
+            run.args(["run", "--quiet", "--release", "--package", "onl-cli", "--"]);
+            run
+        }
+    };
+    let json = process::output(onl.args(["inventory", "--no-profiles", "--json"]))?;
     let path = root.join(LIST);
     let text =
         fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;

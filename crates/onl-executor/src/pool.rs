@@ -486,10 +486,10 @@ impl Pool {
             let leader = (seen >> LEADER_SHIFT & INDEX_MASK) as usize;
             let lane = (seen >> LANE_SHIFT & INDEX_MASK) as usize;
             let slot = &self.workers[leader].slot;
-            let Some(own) = slot.join(generation, lane) else {
-                continue;
-            };
-            slot.reports.report(own.units);
+            match slot.join(generation, lane) {
+                Some(own) => slot.reports.report(own.units),
+                None => waiter.missed(),
+            }
         }
     }
 }

@@ -41,8 +41,8 @@ const LONGEST_SPIN: Duration = Duration::from_micros(500);
 const FIRST_SPIN: Duration = Duration::from_micros(100);
 /// A lane that spins longer than this lets other threads of its processor run now and then.
 const YIELD_AFTER: Duration = Duration::from_millis(10);
-/// A lane that was woken at the start of a run spins at least so long for the run's first region.
-const RUN_START_SPIN: Duration = Duration::from_micros(200);
+/// A lane that woke before or after the region it was meant for spins at least so long for the next one.
+const MISSED_SPIN: Duration = Duration::from_micros(200);
 /// Polls between two looks at the clock.
 const POLLS_PER_CLOCK: u32 = if cfg!(any(loom, shuttle)) { 1 } else { 64 };
 
@@ -161,9 +161,14 @@ impl Waiter {
             if let Some(word) = mailbox.message_other_than(seen) {
                 return word;
             }
-            self.spin = self.spin.max(RUN_START_SPIN);
+            self.missed();
             began = None;
         }
+    }
+
+    /// Says that the lane was awake for nothing: no region was open yet, or none had work left.
+    pub(crate) fn missed(&mut self) {
+        self.spin = self.spin.max(MISSED_SPIN);
     }
 
     fn spin(&mut self, mailbox: &Mailbox, seen: u64, began: &mut Option<Instant>) -> Option<u64> {

@@ -31,9 +31,12 @@ impl InlineReason {
         InlineReason::Cost,
     ];
 
-    /// Whether the region would have been divided among lanes if there had been some that were awake.
+    /// Whether the region would have been divided among lanes if some had been awake and free.
     pub const fn is_want_of_lanes(self) -> bool {
-        matches!(self, InlineReason::Cost | InlineReason::NoLane)
+        matches!(
+            self,
+            InlineReason::Cost | InlineReason::NoLane | InlineReason::Budget
+        )
     }
 
     /// Name used in files and tables.

@@ -34,6 +34,23 @@ pub(crate) fn exp<I: Isa>(isa: I, x: I::F32) -> I::F32 {
     isa.select_f32(kept, math::exp_ordinary(isa, x), zero)
 }
 
+/// As [`exp`], of two vectors whose lanes give normal numbers or 0, in whatever order.
+#[inline(always)]
+fn kept_or_gone<I: Isa>(isa: I, x: [I::F32; 2]) -> [I::F32; 2] {
+    let kept = x.map(|x| ordinary(isa, x));
+    let gone = x.map(|x| isa.lt_f32(x, isa.splat_f32(NOTHING)));
+    let expected = isa.and_m32(isa.or_m32(kept[0], gone[0]), isa.or_m32(kept[1], gone[1]));
+    if isa.any_m32(isa.not_m32(expected)) {
+        return x.map(|x| exp(isa, x));
+    }
+    let zero = isa.splat_f32(0.0);
+    let [low, high] = math::exp_ordinary(Paired(isa), x);
+    [
+        isa.select_f32(kept[0], low, zero),
+        isa.select_f32(kept[1], high, zero),
+    ]
+}
+
 /// As [`exp`], of 64 virtual lanes.
 #[inline(always)]
 pub(crate) fn exp64<I: Isa>(isa: I, mut x: I::F32x64) -> I::F32x64 {
@@ -93,10 +110,21 @@ pub(crate) fn row<T: Numeric<Real = f32>, I: Isa>(
             *masked = isa.any_m32(isa.not_m32(all));
         }
         if *masked {
-            for (source, target) in source
-                .chunks_exact(width)
-                .zip(target.chunks_exact_mut(width))
-            {
+            let (mut sources, mut targets) = (
+                source.chunks_exact(2 * width),
+                target.chunks_exact_mut(2 * width),
+            );
+            for (source, target) in (&mut sources).zip(&mut targets) {
+                let x = [
+                    isa.sub_f32(T::load(isa, source), shifts),
+                    isa.sub_f32(T::load(isa, &source[width..]), shifts),
+                ];
+                let [low, high] = kept_or_gone(isa, x);
+                isa.store_f32(low, target);
+                isa.store_f32(high, &mut target[width..]);
+            }
+            let (source, target) = (sources.remainder(), targets.into_remainder());
+            if !source.is_empty() {
                 let x = isa.sub_f32(T::load(isa, source), shifts);
                 isa.store_f32(exp(isa, x), target);
             }

@@ -331,30 +331,25 @@ impl<T: Numeric> Pass<'_, T> {
                 }
             }
         }
-        dispatch(tier, Finish { pass: self, totals });
+        self.finish(tier, 0, totals);
     }
 
     /// Makes results of the totals of the outputs from `first` on.
-    #[inline(always)]
-    fn finish<I: Isa>(&self, isa: I, first: usize, totals: &mut [T::Real]) {
-        let Some(kind) = self.finish.filter(|kind| kind.has_finish()) else {
-            return;
-        };
-        let width = <T::Real as Real>::lanes::<I>();
-        let zero = T::Real::ZERO;
-        let count = T::Real::splat(isa, T::Real::from_count(self.layout.reduced.len()));
-        let mut at = first;
-        for part in totals.chunks_mut(width) {
-            let shift = if self.shifts.is_empty() {
-                T::Real::splat(isa, zero)
-            } else {
-                let shifts = &self.shifts[at..at + part.len()];
-                <T::Real as Numeric>::load_partial(isa, shifts, zero)
-            };
-            at += part.len();
-            let total = <T::Real as Numeric>::load_partial(isa, part, zero);
-            let result = kind.finish::<T::Real, I>(isa, total, count, shift);
-            <T::Real as Numeric>::store_partial(isa, result, part);
+    fn finish(&self, tier: IsaTier, first: usize, totals: &mut [T::Real]) {
+        if let Some(kind) = self.finish.filter(|kind| kind.has_finish()) {
+            dispatch(
+                tier,
+                Finish::<T> {
+                    kind,
+                    count: self.layout.reduced.len(),
+                    shifts: if self.shifts.is_empty() {
+                        &[]
+                    } else {
+                        &self.shifts[first..first + totals.len()]
+                    },
+                    totals,
+                },
+            );
         }
     }
 
@@ -364,9 +359,13 @@ impl<T: Numeric> Pass<'_, T> {
     }
 }
 
-/// Results of all totals.
+/// Results of totals: an operation of its own, as it is the same for all that make totals.
 struct Finish<'a, T: Numeric> {
-    pass: &'a Pass<'a, T>,
+    kind: ReduceKind,
+    /// Elements of each total.
+    count: usize,
+    /// One parameter per total, or none.
+    shifts: &'a [T::Real],
     totals: &'a mut [T::Real],
 }
 
@@ -375,7 +374,20 @@ impl<T: Numeric> SimdOp for Finish<'_, T> {
 
     #[inline(always)]
     fn eval<I: Isa>(self, isa: I) {
-        self.pass.finish(isa, 0, self.totals);
+        let width = <T::Real as Real>::lanes::<I>();
+        let zero = T::Real::ZERO;
+        let count = T::Real::splat(isa, T::Real::from_count(self.count));
+        for (index, part) in self.totals.chunks_mut(width).enumerate() {
+            let shift = if self.shifts.is_empty() {
+                T::Real::splat(isa, zero)
+            } else {
+                let shifts = &self.shifts[index * width..][..part.len()];
+                <T::Real as Numeric>::load_partial(isa, shifts, zero)
+            };
+            let total = <T::Real as Numeric>::load_partial(isa, part, zero);
+            let result = self.kind.finish::<T::Real, I>(isa, total, count, shift);
+            <T::Real as Numeric>::store_partial(isa, result, part);
+        }
     }
 }
 
@@ -422,7 +434,7 @@ impl<T: Numeric, O: Operation<T::Real>> SimdOp for RowUnits<'_, T, O> {
             *slot = row::block::<T, O, I>(isa, elements, self.pass.shift(output));
         }
         if self.blocks == 1 {
-            self.pass.finish(isa, self.range.start, self.target);
+            self.pass.finish(I::TIER, self.range.start, self.target);
         }
     }
 }
@@ -459,28 +471,25 @@ impl<T: Numeric, O: Operation<T::Real>> SimdOp for ColumnUnits<'_, T, O> {
     fn eval<I: Isa>(self, isa: I) {
         let reduced = &self.pass.layout.reduced;
         let panels = panels(self.columns);
-        let mut strip = Strip::new();
-        if reduced.sizes.len() > 1 {
-            let mut offsets = [0; BLOCK];
-            for units in self.neighbours(panels) {
-                let (start, block, rows) = self.place(units.start, panels);
-                reduced.offsets(block * BLOCK, &mut offsets[..rows]);
-                let place = Place {
-                    start,
-                    step: 0,
-                    offsets: &offsets[..rows],
-                };
-                self.units(isa, units, panels, rows, place, &mut strip);
-            }
-            return;
-        }
         let step = reduced.strides.first().copied().unwrap_or(0);
+        let mut strip = Strip::new();
+        let mut listed = None;
         for units in self.neighbours(panels) {
             let (start, block, rows) = self.place(units.start, panels);
-            let place = Place {
-                start: start + block * BLOCK * step,
-                step,
-                offsets: &[],
+            let place = if reduced.sizes.len() > 1 {
+                let offsets = &mut listed.get_or_insert([0; BLOCK])[..rows];
+                reduced.offsets(block * BLOCK, offsets);
+                Place {
+                    start,
+                    step: 0,
+                    offsets,
+                }
+            } else {
+                Place {
+                    start: start + block * BLOCK * step,
+                    step,
+                    offsets: &[],
+                }
             };
             self.units(isa, units, panels, rows, place, &mut strip);
         }
@@ -544,7 +553,7 @@ impl<T: Numeric, O: Operation<T::Real>> ColumnUnits<'_, T, O> {
         let target = unsafe { self.target.part(from..from + columns.len()) };
         column::block::<T, O, I>(isa, self.pass.source, rows, place, shifts, target, strip);
         if self.blocks == 1 {
-            self.pass.finish(isa, first, target);
+            self.pass.finish(I::TIER, first, target);
         }
     }
 }

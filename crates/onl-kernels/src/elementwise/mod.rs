@@ -22,7 +22,7 @@ const VECTOR: &str = "vector";
 /// Name of the implementation of strings.
 const PORTABLE: &str = "portable";
 /// Revision of every implementation.
-const REVISION: u32 = 3;
+const REVISION: u32 = 4;
 
 use ElementType::{
     BFloat16, Bool, Complex64, Complex128, Float8E4M3FN, Float8E4M3FNUZ, Float8E5M2,

@@ -43,7 +43,7 @@ const INTEGERS: &[ElementType] = &[
 ];
 
 const IMPLEMENTATION: &str = "packed";
-const REVISION: u32 = 3;
+const REVISION: u32 = 4;
 /// Names of the fused operators in tuning keys.
 const FUSED_GEMM: &str = "com.microsoft:FusedGemm";
 const FUSED_MATMUL: &str = "com.microsoft:FusedMatMul";

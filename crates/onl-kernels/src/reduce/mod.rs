@@ -67,7 +67,7 @@ fn entry(
 }
 
 /// Revision of every kernel of the family.
-const REVISION: u32 = 3;
+const REVISION: u32 = 4;
 
 /// Division among lanes has parameters.
 const TUNABLE: Coverage = Coverage::Tunable(ParallelConfig::schema);

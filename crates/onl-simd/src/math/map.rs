@@ -115,80 +115,95 @@ impl<U: UnaryF64> FunctionF64 for Of<U> {
     }
 }
 
-/// The loop over a block, a pair of vectors a turn. The last turn goes through a buffer whose other elements are 1, so
-/// that there is one copy of the function's code.
-macro_rules! over_block {
-    ($(#[$doc:meta])* $name:ident, $function:ident, $element:ty, $lanes:ident, $load:ident, $store:ident, $one:expr) => {
-        $(#[$doc])*
+/// The loops over a block, a pair of vectors a turn: once over the whole pairs and once over what is left, in a buffer
+/// whose other elements are 1, so that there is one copy of the function's code.
+macro_rules! blocks {
+    ($function:ident, $element:ty, $lanes:ident, $load:ident, $store:ident, $one:expr;
+     $(#[$map_doc:meta])* $map:ident, $(#[$in_place_doc:meta])* $in_place:ident) => {
+        $(#[$map_doc])*
         #[inline(always)]
-        pub fn $name<I: Isa, F: $function>(isa: I, function: F, input: &[$element], output: &mut [$element]) {
+        pub fn $map<I: Isa, F: $function>(isa: I, function: F, input: &[$element], output: &mut [$element]) {
             let pair = Paired(isa);
             let lanes = Paired::<I>::$lanes;
-            let mut rest = [$one; MAXIMUM_F32_LANES];
-            for (input, output) in input.chunks(lanes).zip(output.chunks_mut(lanes)) {
-                let whole = input.len() == lanes;
-                if !whole {
-                    rest[..input.len()].copy_from_slice(input);
+            let count = input.len().min(output.len());
+            let rest = count % lanes;
+            let (input, input_rest) = input[..count].split_at(count - rest);
+            let (output, output_rest) = output[..count].split_at_mut(count - rest);
+            let mut last = [$one; MAXIMUM_F32_LANES];
+            if rest > 0 {
+                last[..rest].copy_from_slice(input_rest);
+            }
+            let mut results = [$one; MAXIMUM_F32_LANES];
+            let (mut from, mut to) = (input, output);
+            for left in [rest, 0] {
+                for (from, to) in from.chunks_exact(lanes).zip(to.chunks_exact_mut(lanes)) {
+                    pair.$store(function.apply(pair, pair.$load(from)), to);
                 }
-                let result = function.apply(pair, pair.$load(if whole { input } else { &rest }));
-                pair.$store(result, if whole { output } else { &mut rest });
-                if !whole {
-                    output.copy_from_slice(&rest[..output.len()]);
+                if left == 0 {
+                    break;
                 }
+                (from, to) = (&last[..lanes], &mut results[..lanes]);
+            }
+            if rest > 0 {
+                output_rest.copy_from_slice(&results[..rest]);
+            }
+        }
+
+        $(#[$in_place_doc])*
+        #[inline(always)]
+        pub fn $in_place<I: Isa, F: $function>(isa: I, function: F, elements: &mut [$element]) {
+            let pair = Paired(isa);
+            let lanes = Paired::<I>::$lanes;
+            let rest = elements.len() % lanes;
+            let (elements, elements_rest) = elements.split_at_mut(elements.len() - rest);
+            let mut last = [$one; MAXIMUM_F32_LANES];
+            if rest > 0 {
+                last[..rest].copy_from_slice(elements_rest);
+            }
+            let mut at = elements;
+            for left in [rest, 0] {
+                for at in at.chunks_exact_mut(lanes) {
+                    pair.$store(function.apply(pair, pair.$load(at)), at);
+                }
+                if left == 0 {
+                    break;
+                }
+                at = &mut last[..lanes];
+            }
+            if rest > 0 {
+                elements_rest.copy_from_slice(&last[..rest]);
             }
         }
     };
 }
 
-over_block!(
+blocks!(
+    FunctionF32, f32, F32_LANES, load_f32, store_f32, 1.0;
     /// `output[i] = function(input[i])` as far as both reach, for bodies that hold a token.
-    map_block_f32, FunctionF32, f32, F32_LANES, load_f32, store_f32, 1.0
-);
-over_block!(
-    /// As [`map_block_f32`], computed in `f32` and rounded once.
-    map_block_f16, FunctionF32, f16, F32_LANES, load_f16, store_f16, f16::ONE
-);
-over_block!(
-    /// As [`map_block_f32`], computed in `f32` and rounded once.
-    map_block_bf16, FunctionF32, bf16, F32_LANES, load_bf16, store_bf16, bf16::ONE
-);
-over_block!(
-    /// As [`map_block_f32`].
-    map_block_f64, FunctionF64, f64, F64_LANES, load_f64, store_f64, 1.0
-);
-
-/// As [`over_block`], with the results in place of the arguments.
-macro_rules! in_place {
-    ($(#[$doc:meta])* $name:ident, $function:ident, $element:ty, $lanes:ident, $load:ident, $store:ident, $one:expr) => {
-        $(#[$doc])*
-        #[inline(always)]
-        pub fn $name<I: Isa, F: $function>(isa: I, function: F, elements: &mut [$element]) {
-            let pair = Paired(isa);
-            let lanes = Paired::<I>::$lanes;
-            let mut rest = [$one; MAXIMUM_F32_LANES];
-            for elements in elements.chunks_mut(lanes) {
-                let count = elements.len();
-                let whole = count == lanes;
-                if !whole {
-                    rest[..count].copy_from_slice(elements);
-                }
-                let result = function.apply(pair, pair.$load(if whole { elements } else { &rest }));
-                pair.$store(result, if whole { elements } else { &mut rest });
-                if !whole {
-                    elements.copy_from_slice(&rest[..count]);
-                }
-            }
-        }
-    };
-}
-
-in_place!(
+    map_block_f32,
     /// As [`map_block_f32`], with the results in place of the arguments.
-    map_in_place_f32, FunctionF32, f32, F32_LANES, load_f32, store_f32, 1.0
+    map_in_place_f32
 );
-in_place!(
+blocks!(
+    FunctionF32, f16, F32_LANES, load_f16, store_f16, f16::ONE;
+    /// As [`map_block_f32`], computed in `f32` and rounded once.
+    map_block_f16,
+    /// As [`map_block_f16`], with the results in place of the arguments.
+    map_in_place_f16
+);
+blocks!(
+    FunctionF32, bf16, F32_LANES, load_bf16, store_bf16, bf16::ONE;
+    /// As [`map_block_f32`], computed in `f32` and rounded once.
+    map_block_bf16,
+    /// As [`map_block_bf16`], with the results in place of the arguments.
+    map_in_place_bf16
+);
+blocks!(
+    FunctionF64, f64, F64_LANES, load_f64, store_f64, 1.0;
+    /// As [`map_block_f32`].
+    map_block_f64,
     /// As [`map_block_f64`], with the results in place of the arguments.
-    map_in_place_f64, FunctionF64, f64, F64_LANES, load_f64, store_f64, 1.0
+    map_in_place_f64
 );
 
 /// A block as an operation.

@@ -23,7 +23,7 @@ pub use map::{
     Acos, Acosh, Asin, Asinh, Atan, Atanh, Cos, Cosh, Erf, Exp, Expm1, FunctionF32, FunctionF64,
     Gelu, GeluTanh, Log, Mish, Of, Sigmoid, Sin, Sinh, Softplus, Sqrt, Tan, Tanh, UnaryF32,
     UnaryF64, map, map_bf16, map_block_bf16, map_block_f16, map_block_f32, map_block_f64, map_f16,
-    map_f64, map_in_place_f32, map_in_place_f64,
+    map_f64, map_in_place_bf16, map_in_place_f16, map_in_place_f32, map_in_place_f64,
 };
 pub use piecewise::{erf, gelu, tanh};
 pub use power::pow;
