@@ -4,8 +4,8 @@
 #
 #   arm64.sh [FOLDER]      FOLDER keeps the toolchain; default: onl-arm64 in the user's cache folder
 #
-# The first choice is this machine's own compiler with a standard library built from Debian's sources of the same
-# version. Where Debian no longer has that version, its cross-ready compiler is unpacked beside it instead. Packages come
+# The first choice is this machine's own compiler with the standard library that rustup has for it, the second one with a
+# standard library built from Debian's sources of the same version. Where Debian no longer has that version, its cross-ready compiler is unpacked beside it instead. Packages come
 # from the mirror that this machine's package lists name; the lists themselves stay as they are.
 set -euo pipefail
 
@@ -41,6 +41,12 @@ private_apt() {
 }
 
 download() { (cd "$folder/packages" && apt-get "${apt_options[@]}" -qq download "$@"); }
+
+# The machine's rustc, with std as rustup has it.
+rustup_target() {
+  rustup target add "$triple" >/dev/null 2>&1 || return 1
+  linked=$(rustc --print sysroot)
+}
 
 # The machine's rustc; std from the source package of the same version.
 own_compiler() {
@@ -110,7 +116,7 @@ fi
 rm -rf "$folder"
 mkdir -p "$folder"
 linked=
-if ! own_compiler; then
+if ! rustup_target && ! own_compiler; then
   rm -rf "$folder"
   mkdir -p "$folder"
   debian_compiler
