@@ -5,8 +5,9 @@
 #   arm64.sh [FOLDER]      FOLDER keeps the toolchain; default: onl-arm64 in the user's cache folder
 #
 # The first choice is this machine's own compiler with the standard library that rustup has for it, the second one with a
-# standard library built from Debian's sources of the same version. Where Debian no longer has that version, its cross-ready compiler is unpacked beside it instead. Packages come
-# from the mirror that this machine's package lists name; the lists themselves stay as they are.
+# standard library built from Debian's sources of the same version. Where Debian no longer has that version, its
+# cross-ready compiler is unpacked beside it instead. Packages come from the mirror that this machine's package lists name;
+# the lists themselves stay as they are.
 set -euo pipefail
 
 triple=aarch64-unknown-linux-gnu
