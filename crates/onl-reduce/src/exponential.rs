@@ -70,6 +70,33 @@ pub(crate) fn exp64<I: Isa>(isa: I, mut x: I::F32x64) -> I::F32x64 {
     x
 }
 
+/// Applies a function of pairs of vectors to whole vectors less the shift; an odd one makes up a pair with itself.
+#[inline(always)]
+fn piece<T: Numeric<Real = f32>, I: Isa>(
+    isa: I,
+    source: &[T],
+    shifts: I::F32,
+    target: &mut [f32],
+    mut function: impl FnMut([I::F32; 2]) -> [I::F32; 2],
+) {
+    let width = I::F32_LANES;
+    let less = |source: &[T]| isa.sub_f32(T::load(isa, source), shifts);
+    let (mut sources, mut targets) = (
+        source.chunks_exact(2 * width),
+        target.chunks_exact_mut(2 * width),
+    );
+    for (source, target) in (&mut sources).zip(&mut targets) {
+        let [low, high] = function([less(source), less(&source[width..])]);
+        isa.store_f32(low, target);
+        isa.store_f32(high, &mut target[width..]);
+    }
+    let (source, target) = (sources.remainder(), targets.into_remainder());
+    if !source.is_empty() {
+        let x = less(source);
+        isa.store_f32(function([x, x])[0], target);
+    }
+}
+
 /// Writes eˣ⁻ˢʰⁱᶠᵗ of a row of which no element exceeds the shift. `masked` remembers, from row to row, whether
 /// elements were met whose exponential is not normal.
 #[inline(always)]
@@ -87,47 +114,15 @@ pub(crate) fn row<T: Numeric<Real = f32>, I: Isa>(
     for (source, target) in pieces.zip(target.chunks_mut(PIECE)) {
         if !*masked {
             let mut all = ordinary(isa, isa.splat_f32(0.0));
-            let (mut sources, mut targets) = (
-                source.chunks_exact(2 * width),
-                target.chunks_exact_mut(2 * width),
-            );
-            for (source, target) in (&mut sources).zip(&mut targets) {
-                let x = [
-                    isa.sub_f32(T::load(isa, source), shifts),
-                    isa.sub_f32(T::load(isa, &source[width..]), shifts),
-                ];
+            let pairs = |x: [I::F32; 2]| {
                 all = isa.and_m32(all, isa.and_m32(ordinary(isa, x[0]), ordinary(isa, x[1])));
-                let [low, high] = math::exp_ordinary(Paired(isa), x);
-                isa.store_f32(low, target);
-                isa.store_f32(high, &mut target[width..]);
-            }
-            let (source, target) = (sources.remainder(), targets.into_remainder());
-            if !source.is_empty() {
-                let x = isa.sub_f32(T::load(isa, source), shifts);
-                all = isa.and_m32(all, ordinary(isa, x));
-                isa.store_f32(math::exp_ordinary(isa, x), target);
-            }
+                math::exp_ordinary(Paired(isa), x)
+            };
+            piece(isa, source, shifts, target, pairs);
             *masked = isa.any_m32(isa.not_m32(all));
         }
         if *masked {
-            let (mut sources, mut targets) = (
-                source.chunks_exact(2 * width),
-                target.chunks_exact_mut(2 * width),
-            );
-            for (source, target) in (&mut sources).zip(&mut targets) {
-                let x = [
-                    isa.sub_f32(T::load(isa, source), shifts),
-                    isa.sub_f32(T::load(isa, &source[width..]), shifts),
-                ];
-                let [low, high] = kept_or_gone(isa, x);
-                isa.store_f32(low, target);
-                isa.store_f32(high, &mut target[width..]);
-            }
-            let (source, target) = (sources.remainder(), targets.into_remainder());
-            if !source.is_empty() {
-                let x = isa.sub_f32(T::load(isa, source), shifts);
-                isa.store_f32(exp(isa, x), target);
-            }
+            piece(isa, source, shifts, target, |x| kept_or_gone(isa, x));
         }
     }
     if rest > 0 {

@@ -49,7 +49,8 @@ pub fn selu<I: VectorOps>(isa: I, x: I::F32, alpha: f32, gamma: f32) -> I::F32 {
     let factor = isa.splat_f32((f64::from(alpha) * f64::from(gamma)) as f32);
     let below = isa.mul_f32(factor, expm1(isa, isa.min_f32(x, zero)));
     let above = isa.mul_f32(isa.splat_f32(gamma), x);
-    isa.select_f32(isa.le_f32(x, zero), below, above)
+    let result = isa.select_f32(isa.lt_f32(x, zero), below, above);
+    isa.select_f32(isa.is_nan_f32(x), quiet(isa, x), result)
 }
 
 /// max(x, 0) + min(α (e^(x/α) − 1), 0) (ONNX `Celu`). Error below 3 ULP for positive α.

@@ -19,7 +19,8 @@ pub fn selu<I: VectorOps>(isa: I, x: I::F64, alpha: f64, gamma: f64) -> I::F64 {
     let factor = isa.splat_f64(alpha * gamma);
     let below = isa.mul_f64(factor, expm1(isa, isa.min_f64(x, zero)));
     let above = isa.mul_f64(isa.splat_f64(gamma), x);
-    isa.select_f64(isa.le_f64(x, zero), below, above)
+    let result = isa.select_f64(isa.lt_f64(x, zero), below, above);
+    or_nan(isa, x, result)
 }
 
 /// max(x, 0) + min(α (e^(x/α) − 1), 0). Error below 3 ULP for positive α.
